@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace laconic::kernels {
+
+// The yardstick of the benchmarks: the least work that moves given memory. For each element it reads every `reads`
+// array, reads and writes every `updates` array, writes every `writes` array, and moves one bit where asked.
+struct Traffic {
+  const float* reads[4] = {};
+  float* updates[4] = {};
+  float* writes[2] = {};
+  const std::uint8_t* bits_in = nullptr;
+  std::uint8_t* bits_out = nullptr;
+
+  double bytes_per_element() const noexcept;
+};
+
+void move(const Traffic& traffic, std::size_t count) noexcept;
+
+}  // namespace laconic::kernels

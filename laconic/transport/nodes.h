@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+
+#include "laconic/transport/transport.h"
+
+namespace laconic {
+
+inline constexpr int kFlat = 0;        // every rank is a node of its own
+inline constexpr int kAutoNodes = -1;  // ranks that share memory (Transport::host) are a node
+
+// Where the ranks sit: `inside` joins the ranks of this node, `between` the ranks of all nodes that have this local
+// rank. Flat: inside is null and between is the world itself.
+struct Nodes {
+  Transport* world = nullptr;
+  std::unique_ptr<Transport> inside, across;  // null when flat
+  int nodes = 1, per_node = 1, node = 0, local = 0;
+
+  Transport& between() const { return across ? *across : *world; }
+};
+
+// Collective. `ranks_per_node` is kFlat, kAutoNodes or a number. Throws Error(kInvalidArgument) when nodes would be
+// unequal, naming the node and both counts. One rank a node is flat. The caller keeps `world` alive.
+Nodes make_nodes(Transport& world, int ranks_per_node);
+
+}  // namespace laconic

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace laconic {
+
+// What an exchange does with `in`: block r goes to rank r; all of it goes to everyone; the root's goes to everyone.
+enum class Kind : std::uint8_t { kAllToAll, kAllGather, kBroadcast };
+
+struct Exchange {
+  Kind kind = Kind::kAllGather;
+  int root = 0;             // kBroadcast only
+  bool continues = false;   // a further slice of the collective posted before: costs bytes, but no round
+};
+
+// The blocks that arrived, one a rank, of equal size. Views of the transport's memory, or of the sender's own.
+class Blocks {
+ public:
+  Blocks(const std::byte* const* first, std::size_t size) : first_(first), size_(size) {}
+  std::span<const std::byte> operator[](int rank) const { return {first_[rank], size_}; }
+  std::size_t block_size() const noexcept { return size_; }
+
+ private:
+  const std::byte* const* first_;
+  std::size_t size_;
+};
+
+// Moves bytes between the ranks of a group. Every rank posts the same exchanges, of the same lengths, in the same
+// order; they arrive and retire in that order too. An exchange is posted (`in` must stay as it is), arrives (its
+// blocks may be read until the next arrive or retire), and retires (`in` may be reused: everyone has read it). At most
+// kInFlight are posted and not retired. Throws Error(kTimeout) naming the rank that is missing, Error(kInvalidArgument)
+// when the ranks' calls do not fit together, Error(kTransport) when the engine fails; the group is unusable afterwards.
+// One thread at a time per Transport.
+class Transport {
+ public:
+  static constexpr int kInFlight = 64;
+
+  virtual ~Transport() = default;
+  virtual int rank() const noexcept = 0;
+  virtual int size() const noexcept = 0;
+  // Equal for ranks that share memory, different otherwise.
+  virtual std::uint64_t host() const noexcept = 0;
+
+  virtual void post(const Exchange& exchange, std::span<const std::byte> in) = 0;
+  virtual Blocks arrive() = 0;
+  virtual void retire() = 0;
+
+  // The ranks that gave the same color, in the order of their ranks here. Collective.
+  virtual std::unique_ptr<Transport> split(int color) = 0;
+
+  // The simple forms: post, arrive, copy, retire. REQUIRES: nothing else is in flight.
+  void all_to_all(std::span<const std::byte> in, std::span<std::byte> out);
+  void all_gather(std::span<const std::byte> in, std::span<std::byte> out);
+  void broadcast(std::span<std::byte> bytes, int root);
+};
+
+inline constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(5);
+
+}  // namespace laconic
