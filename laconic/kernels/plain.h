@@ -8,8 +8,8 @@ namespace laconic::kernels {
 // The yardstick of the benchmarks: the least work that moves given memory. For each element it reads every `reads`
 // array, reads and writes every `updates` array, writes every `writes` array, and moves one bit where asked.
 struct Traffic {
-  const float* reads[4] = {};
-  float* updates[4] = {};
+  const float* reads[3] = {};
+  float* updates[3] = {};
   float* writes[2] = {};
   const std::uint8_t* bits_in = nullptr;
   std::uint8_t* bits_out = nullptr;

@@ -1,0 +1,127 @@
+#include "laconic/kernels/dense.h"
+
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "laconic/kernels/dense.cc"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "laconic/kernels/bf16-inl.h"
+#include "laconic/kernels/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace laconic::kernels::HWY_NAMESPACE {
+
+void Add(const float* a, std::size_t count, float* acc) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    hn::StoreU(hn::Add(hn::LoadU(d, acc + i), hn::LoadU(d, a + i)), d, acc + i);
+  });
+}
+
+void Scale(float* a, std::size_t count, float factor) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    hn::StoreU(hn::Mul(hn::LoadU(d, a + i), hn::Set(d, factor)), d, a + i);
+  });
+}
+
+template <class T, class Load>
+HWY_INLINE void sum_as(const T* const* in, int inputs, std::size_t count, float factor, float* out,
+                       const Load& load) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    auto total = load(d, in[0] + i);
+    for (int r = 1; r < inputs; ++r) total = hn::Add(total, load(d, in[r] + i));
+    hn::StoreU(hn::Mul(total, hn::Set(d, factor)), d, out + i);
+  });
+}
+
+void Sum(const float* const* in, int inputs, std::size_t count, float factor, float* out) {
+  sum_as(in, inputs, count, factor, out,
+         [](auto d, const float* p) HWY_ATTR { return hn::LoadU(d, p); });
+}
+
+void SumBf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor, float* out) {
+  sum_as(in, inputs, count, factor, out,
+         [](auto d, const std::uint16_t* p) HWY_ATTR { return load_bf16(d, p); });
+}
+
+void ToBf16(const float* in, std::size_t count, std::uint16_t* out) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    store_bf16(d, hn::LoadU(d, in + i), out + i);
+  });
+}
+
+void FromBf16(const std::uint16_t* in, std::size_t count, float* out) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    hn::StoreU(load_bf16(d, in + i), d, out + i);
+  });
+}
+
+// As integers, |g| orders like the floats, and NaN and Inf lie above all others.
+bool AllFinite(const float* g, std::size_t count) {
+  const hn::RebindToSigned<Full> di;
+  auto largest = hn::Zero(di);
+  std::int32_t largest_in_tail = 0;
+  std::size_t i = 0;
+  for (; i + kWidth <= count; i += kWidth)
+    largest = hn::Max(largest, hn::BitCast(di, hn::Abs(hn::LoadU(Full(), g + i))));
+  for (; i < count; ++i) {
+    const hn::RebindToSigned<One> d1;
+    const std::int32_t bits = hn::GetLane(hn::BitCast(d1, hn::Abs(hn::LoadU(One(), g + i))));
+    if (bits > largest_in_tail) largest_in_tail = bits;
+  }
+  std::int32_t limit;
+  std::memcpy(&limit, &kLargestGradient, sizeof limit);
+  return largest_in_tail <= limit && hn::AllFalse(di, hn::Gt(largest, hn::Set(di, limit)));
+}
+
+float SumOfSquares(const float* a, std::size_t count) {
+  Lanes lanes;
+  accumulate(count, lanes, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto value = hn::LoadU(d, a + i);
+    return hn::Mul(value, value);
+  });
+  return fold(lanes);
+}
+
+}  // namespace laconic::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace laconic::kernels {
+
+HWY_EXPORT(Add);
+HWY_EXPORT(Scale);
+HWY_EXPORT(Sum);
+HWY_EXPORT(SumBf16);
+HWY_EXPORT(ToBf16);
+HWY_EXPORT(FromBf16);
+HWY_EXPORT(AllFinite);
+HWY_EXPORT(SumOfSquares);
+
+void add(const float* a, std::size_t count, float* acc) noexcept {
+  HWY_DYNAMIC_DISPATCH(Add)(a, count, acc);
+}
+void scale(float* a, std::size_t count, float factor) noexcept {
+  HWY_DYNAMIC_DISPATCH(Scale)(a, count, factor);
+}
+void sum(const float* const* in, int inputs, std::size_t count, float factor, float* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(Sum)(in, inputs, count, factor, out);
+}
+void sum_bf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor,
+              float* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(SumBf16)(in, inputs, count, factor, out);
+}
+void to_bf16(const float* in, std::size_t count, std::uint16_t* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(ToBf16)(in, count, out);
+}
+void from_bf16(const std::uint16_t* in, std::size_t count, float* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(FromBf16)(in, count, out);
+}
+bool all_finite(const float* g, std::size_t count) noexcept {
+  return HWY_DYNAMIC_DISPATCH(AllFinite)(g, count);
+}
+float sum_of_squares(const float* a, std::size_t count) noexcept {
+  return HWY_DYNAMIC_DISPATCH(SumOfSquares)(a, count);
+}
+
+}  // namespace laconic::kernels
+#endif

@@ -1,0 +1,89 @@
+#include "laconic/kernels/plain.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "laconic/kernels/plain.cc"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "laconic/kernels/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace laconic::kernels::HWY_NAMESPACE {
+
+template <int kReads, int kUpdates, int kWrites>
+HWY_INLINE void move_as(const Traffic& t, std::size_t count) {
+  const Full d;
+  auto seen = hn::Zero(d);  // keeps the compiler from dropping reads that nobody else needs
+  for (std::size_t i = 0; i + 64 <= count; i += 64) {
+    std::uint64_t word = i;
+    if (t.bits_in != nullptr) std::memcpy(&word, t.bits_in + i / 8, 8);
+    const auto base = hn::Set(d, static_cast<float>(word & 1));
+    for (std::size_t k = i; k < i + 64; k += kWidth) {
+      auto total = base;
+      for (int r = 0; r < kReads; ++r) total = hn::Add(total, hn::LoadU(d, t.reads[r] + k));
+      for (int u = 0; u < kUpdates; ++u)
+        hn::StoreU(hn::Add(total, hn::LoadU(d, t.updates[u] + k)), d, t.updates[u] + k);
+      for (int w = 0; w < kWrites; ++w) hn::StoreU(total, d, t.writes[w] + k);
+      if constexpr (kUpdates + kWrites == 0) seen = hn::Or(seen, total);
+    }
+    if (t.bits_out != nullptr) std::memcpy(t.bits_out + i / 8, &word, 8);
+  }
+  volatile float sink = hn::GetLane(seen);
+  static_cast<void>(sink);
+}
+
+template <int kReads, int kUpdates>
+HWY_INLINE void move_writes(const Traffic& t, std::size_t count, int writes) {
+  writes == 0 ? move_as<kReads, kUpdates, 0>(t, count)
+              : writes == 1 ? move_as<kReads, kUpdates, 1>(t, count)
+                            : move_as<kReads, kUpdates, 2>(t, count);
+}
+
+template <int kReads>
+HWY_INLINE void move_updates(const Traffic& t, std::size_t count, int updates, int writes) {
+  switch (updates) {
+    case 0: return move_writes<kReads, 0>(t, count, writes);
+    case 1: return move_writes<kReads, 1>(t, count, writes);
+    case 2: return move_writes<kReads, 2>(t, count, writes);
+    default: return move_writes<kReads, 3>(t, count, writes);
+  }
+}
+
+void Move(const Traffic& t, std::size_t count, int reads, int updates, int writes) {
+  switch (reads) {
+    case 0: return move_updates<0>(t, count, updates, writes);
+    case 1: return move_updates<1>(t, count, updates, writes);
+    case 2: return move_updates<2>(t, count, updates, writes);
+    default: return move_updates<3>(t, count, updates, writes);
+  }
+}
+
+}  // namespace laconic::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace laconic::kernels {
+
+HWY_EXPORT(Move);
+
+namespace {
+
+template <class T, std::size_t n>
+int used(T* const (&arrays)[n]) {
+  int number = 0;
+  while (number < static_cast<int>(n) && arrays[number] != nullptr) ++number;
+  return number;
+}
+
+}  // namespace
+
+double Traffic::bytes_per_element() const noexcept {
+  const int floats = used(reads) + 2 * used(updates) + used(writes);
+  return 4.0 * floats + (bits_in ? 0.125 : 0) + (bits_out ? 0.125 : 0);
+}
+
+void move(const Traffic& traffic, std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(Move)
+  (traffic, count, used(traffic.reads), used(traffic.updates), used(traffic.writes));
+}
+
+}  // namespace laconic::kernels
+#endif

@@ -1,0 +1,184 @@
+#include "laconic/kernels/sign.h"
+
+#include <cmath>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "laconic/kernels/sign.cc"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "laconic/kernels/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace laconic::kernels::HWY_NAMESPACE {
+
+template <Norm kNorm, class V>
+HWY_INLINE V magnitude(V p) {
+  if constexpr (kNorm == Norm::kL2)
+    return hn::Mul(p, p);
+  else
+    return hn::Abs(p);
+}
+
+template <Norm kNorm, bool kFeedback, bool kMasked>
+HWY_INLINE void measure_as(const float* a, const float* e, const float* live, std::size_t count, float* p,
+                           Lanes& lanes) {
+  accumulate(count, lanes, [=](auto d, std::size_t i) HWY_ATTR {
+    auto value = hn::LoadU(d, a + i);
+    if constexpr (kFeedback) value = hn::Add(value, hn::LoadU(d, e + i));
+    value = only_live<kMasked>(d, live, i, value);
+    hn::StoreU(value, d, p + i);
+    return magnitude<kNorm>(value);
+  });
+}
+
+template <Norm kNorm>
+HWY_INLINE void measure_norm(const float* a, const float* e, const float* live, std::size_t count, float* p,
+                             Lanes& lanes) {
+  if (live != nullptr)
+    e ? measure_as<kNorm, true, true>(a, e, live, count, p, lanes)
+      : measure_as<kNorm, false, true>(a, e, live, count, p, lanes);
+  else
+    e ? measure_as<kNorm, true, false>(a, e, live, count, p, lanes)
+      : measure_as<kNorm, false, false>(a, e, live, count, p, lanes);
+}
+
+void Measure(const float* a, const float* e, const float* live, std::size_t count, Norm norm, float* p,
+             Lanes& lanes) {
+  norm == Norm::kL2 ? measure_norm<Norm::kL2>(a, e, live, count, p, lanes)
+                    : measure_norm<Norm::kL1>(a, e, live, count, p, lanes);
+}
+
+template <bool kMasked>
+HWY_INLINE void code_as(const float* p, const float* live, std::size_t count, float scale, float gain,
+                        float* e, std::uint8_t* bits) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const hn::RebindToSigned<decltype(d)> di;
+    const auto value = hn::LoadU(d, p + i);
+    const auto residual =
+        hn::Mul(hn::Sub(value, hn::CopySign(hn::Set(d, scale), value)), hn::Set(d, gain));
+    hn::StoreU(only_live<kMasked>(d, live, i, residual), d, e + i);
+    // Dead elements are +0 where `measure` made p, but a caller's own p may hold anything there.
+    const auto signs = hn::BitCast(di, only_live<kMasked>(d, live, i, value));
+    store_bits(d, hn::RebindMask(d, hn::Lt(signs, hn::Zero(di))), bits, i);
+  });
+  clear_tail(count, bits);
+}
+
+void Code(const float* p, const float* live, std::size_t count, float scale, float gain, float* e,
+          std::uint8_t* bits) {
+  live ? code_as<true>(p, live, count, scale, gain, e, bits)
+       : code_as<false>(p, live, count, scale, gain, e, bits);
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> signed_scale(D d, const Coded& coded, std::size_t i) {
+  const auto s = hn::Set(d, coded.scale);
+  return hn::IfThenElse(load_bits(d, coded.bits, i), hn::Neg(s), s);
+}
+
+// Four vectors at a time hide the latency of the additions over ranks, whose order is fixed.
+template <Norm kNorm, bool kMasked>
+HWY_INLINE void serve_as(const Coded* coded, int codes, float factor, const float* e, const float* live,
+                         std::size_t count, float* q, Lanes& lanes) {
+  const auto finish = [=](auto d, std::size_t i, auto sum) HWY_ATTR {
+    const auto value = only_live<kMasked>(
+        d, live, i, hn::Add(hn::Mul(sum, hn::Set(d, factor)), hn::LoadU(d, e + i)));
+    hn::StoreU(value, d, q + i);
+    return magnitude<kNorm>(value);
+  };
+  const Full d;
+  constexpr std::size_t kVectors = 16 / kWidth, kGroup = 4 * kWidth;
+  Vector sums[kVectors];
+  for (std::size_t k = 0; k < kVectors; ++k) sums[k] = hn::Load(d, lanes.lane + k * kWidth);
+  std::size_t i = 0;
+  for (; i + kGroup <= count; i += kGroup) {
+    Vector total[4];
+    for (std::size_t k = 0; k < 4; ++k) total[k] = signed_scale(d, coded[0], i + k * kWidth);
+    for (int r = 1; r < codes; ++r)
+      for (std::size_t k = 0; k < 4; ++k)
+        total[k] = hn::Add(total[k], signed_scale(d, coded[r], i + k * kWidth));
+    for (std::size_t k = 0; k < 4; ++k)
+      sums[k % kVectors] = hn::Add(sums[k % kVectors], finish(d, i + k * kWidth, total[k]));
+  }
+  for (std::size_t k = 0; k < kVectors; ++k) hn::Store(sums[k], d, lanes.lane + k * kWidth);
+  for (; i < count; ++i) {
+    auto total = signed_scale(One(), coded[0], i);
+    for (int r = 1; r < codes; ++r) total = hn::Add(total, signed_scale(One(), coded[r], i));
+    lanes.lane[i % 16] += hn::GetLane(finish(One(), i, total));
+  }
+}
+
+void Serve(const Coded* coded, int codes, float factor, const float* e, const float* live,
+           std::size_t count, Norm norm, float* q, Lanes& lanes) {
+  if (norm == Norm::kL2)
+    live ? serve_as<Norm::kL2, true>(coded, codes, factor, e, live, count, q, lanes)
+         : serve_as<Norm::kL2, false>(coded, codes, factor, e, live, count, q, lanes);
+  else
+    live ? serve_as<Norm::kL1, true>(coded, codes, factor, e, live, count, q, lanes)
+         : serve_as<Norm::kL1, false>(coded, codes, factor, e, live, count, q, lanes);
+}
+
+void Decode(Coded coded, std::size_t count, float* out) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    hn::StoreU(signed_scale(d, coded, i), d, out + i);
+  });
+}
+
+std::size_t CountLive(const float* live, std::size_t count) {
+  std::size_t total = 0;
+  for_each(count, [&](auto d, std::size_t i) HWY_ATTR {
+    total += hn::CountTrue(d, hn::Ne(hn::LoadU(d, live + i), hn::Zero(d)));
+  });
+  return total;
+}
+
+}  // namespace laconic::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace laconic::kernels {
+
+HWY_EXPORT(Measure);
+HWY_EXPORT(Code);
+HWY_EXPORT(Serve);
+HWY_EXPORT(Decode);
+HWY_EXPORT(CountLive);
+
+float fold(const Lanes& lanes) noexcept {
+  float sum[16];
+  for (int j = 0; j < 16; ++j) sum[j] = lanes.lane[j];
+  for (int half = 8; half > 0; half /= 2)
+    for (int j = 0; j < half; ++j) sum[j] += sum[j + half];
+  return sum[0];
+}
+
+float scale_of(float sum, std::size_t count, Norm norm) noexcept {
+  if (count == 0) return 0;
+  const float mean = sum / static_cast<float>(count);
+  return norm == Norm::kL2 ? std::sqrt(mean) : mean;
+}
+
+void measure(const float* a, const float* e, const float* live, std::size_t count, Norm norm, float* p,
+             Lanes& lanes) noexcept {
+  HWY_DYNAMIC_DISPATCH(Measure)(a, e, live, count, norm, p, lanes);
+}
+
+void code(const float* p, const float* live, std::size_t count, float scale, float gain, float* e,
+          std::uint8_t* bits) noexcept {
+  HWY_DYNAMIC_DISPATCH(Code)(p, live, count, scale, gain, e, bits);
+}
+
+void serve(const Coded* coded, int codes, float factor, const float* e, const float* live,
+           std::size_t count, Norm norm, float* q, Lanes& lanes) noexcept {
+  HWY_DYNAMIC_DISPATCH(Serve)(coded, codes, factor, e, live, count, norm, q, lanes);
+}
+
+void decode(Coded coded, std::size_t count, float* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(Decode)(coded, count, out);
+}
+
+std::size_t count_live(const float* live, std::size_t count) noexcept {
+  return HWY_DYNAMIC_DISPATCH(CountLive)(live, count);
+}
+
+}  // namespace laconic::kernels
+#endif

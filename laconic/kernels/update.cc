@@ -1,0 +1,254 @@
+#include "laconic/kernels/update.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "laconic/kernels/update.cc"
+#include "hwy/foreach_target.h"  // must come before highway.h
+#include "laconic/kernels/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace laconic::kernels::HWY_NAMESPACE {
+
+// a*x + b*y, each operation rounded.
+template <class D>
+HWY_INLINE hn::Vec<D> blend(D d, float a, hn::Vec<D> x, float b, hn::Vec<D> y) {
+  return hn::Add(hn::Mul(hn::Set(d, a), x), hn::Mul(hn::Set(d, b), y));
+}
+
+// D = sqrt(max(v, floor) * correction) + epsilon.
+template <class D>
+HWY_INLINE hn::Vec<D> denominator(D d, const AdamStep& s, hn::Vec<D> v) {
+  const auto raised = hn::Max(v, hn::Set(d, s.floor));
+  return hn::Add(hn::Sqrt(hn::Mul(raised, hn::Set(d, s.correction))), hn::Set(d, s.epsilon));
+}
+
+// x*decay - step, and x*decay alone where dead.
+template <class D>
+HWY_INLINE hn::Vec<D> moved(D d, float decay, hn::Vec<D> x, hn::Vec<D> step, hn::Mask<D> dead) {
+  const auto kept = hn::Mul(x, hn::Set(d, decay));
+  return hn::IfThenElse(dead, kept, hn::Sub(kept, step));
+}
+
+template <class D>
+HWY_INLINE hn::Mask<D> is_dead(D d, hn::Vec<D> v) {
+  return hn::Eq(v, hn::Zero(d));
+}
+
+void Sgdm(const SgdmStep& s, const float* g, float* m, float* x, std::size_t count) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto moment =
+        hn::Add(hn::Mul(hn::Set(d, s.momentum), hn::LoadU(d, m + i)), hn::LoadU(d, g + i));
+    hn::StoreU(moment, d, m + i);
+    const auto kept = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, s.decay));
+    hn::StoreU(hn::Sub(kept, hn::Mul(hn::Set(d, s.lr), moment)), d, x + i);
+  });
+}
+
+// Stores the new moments and returns {m, v}.
+template <class D>
+struct Moments {
+  hn::Vec<D> m, v;
+};
+template <class D>
+HWY_INLINE Moments<D> update_moments(D d, const AdamStep& s, const float* g, float* m, float* v,
+                                     std::size_t i) {
+  const auto gradient = hn::LoadU(d, g + i);
+  const auto first = blend(d, s.beta1, hn::LoadU(d, m + i), s.one_minus_beta1, gradient);
+  const auto second =
+      blend(d, s.beta2, hn::LoadU(d, v + i), s.one_minus_beta2, hn::Mul(gradient, gradient));
+  hn::StoreU(first, d, m + i);
+  hn::StoreU(second, d, v + i);
+  return {first, second};
+}
+
+void AdamW(const AdamStep& s, const float* g, float* m, float* v, float* x, std::size_t count) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto moments = update_moments(d, s, g, m, v, i);
+    const auto below = hn::Add(hn::Sqrt(hn::Mul(moments.v, hn::Set(d, s.correction))),
+                               hn::Set(d, s.epsilon));
+    const auto kept = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, s.decay));
+    hn::StoreU(hn::Sub(kept, hn::Div(hn::Mul(hn::Set(d, s.rate), moments.m), below)), d, x + i);
+  });
+}
+
+void AdamMoments(const AdamStep& s, const float* g, float* m, float* v, std::size_t count,
+                 Lanes& lanes) {
+  accumulate(count, lanes, [=](auto d, std::size_t i) HWY_ATTR {
+    return update_moments(d, s, g, m, v, i).v;
+  });
+}
+
+template <bool kFromMean, bool kCopy>
+HWY_INLINE void apply(const AdamStep& s, const float* from, float* m, const float* v, float* x,
+                      float* copy, std::size_t count) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto second = hn::LoadU(d, v + i);
+    const auto dead = is_dead(d, second);
+    const auto moment = hn::IfThenZeroElse(dead, hn::LoadU(d, (kFromMean ? from : m) + i));
+    hn::StoreU(moment, d, m + i);
+    const auto step = hn::Div(hn::Mul(hn::Set(d, s.rate), moment), denominator(d, s, second));
+    const auto weight = moved(d, s.decay, hn::LoadU(d, x + i), step, dead);
+    hn::StoreU(weight, d, x + i);
+    if constexpr (kCopy) hn::StoreU(weight, d, copy + i);
+  });
+}
+
+void AdamApply(const AdamStep& s, float* m, const float* v, float* x, float* copy,
+               std::size_t count) {
+  copy ? apply<false, true>(s, nullptr, m, v, x, copy, count)
+       : apply<false, false>(s, nullptr, m, v, x, nullptr, count);
+}
+
+void OneBitApply(const AdamStep& s, const float* mean, float* m, const float* v, float* x,
+                 std::size_t count) {
+  apply<true, false>(s, mean, m, v, x, nullptr, count);
+}
+
+// beta1*m + (1-beta1)*g, or m itself in a bad block.
+template <bool kGood, class D>
+HWY_INLINE hn::Vec<D> next_momentum(D d, const AdamStep& s, const float* g, const float* m,
+                                    std::size_t i) {
+  const auto moment = hn::LoadU(d, m + i);
+  if constexpr (kGood)
+    return blend(d, s.beta1, moment, s.one_minus_beta1, hn::LoadU(d, g + i));
+  else
+    return moment;
+}
+
+template <bool kGood>
+HWY_INLINE void momentum_as(const AdamStep& s, const float* g, const float* m, float* out,
+                            std::size_t count) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    hn::StoreU(next_momentum<kGood>(d, s, g, m, i), d, out + i);
+  });
+}
+
+void Momentum(const AdamStep& s, const float* g, const float* m, float* out, std::size_t count) {
+  g ? momentum_as<true>(s, g, m, out, count) : momentum_as<false>(s, g, m, out, count);
+}
+
+template <bool kGood>
+HWY_INLINE void message_as(const AdamStep& s, float shrink, const float* g, const float* m,
+                           const float* pending, float* out, std::size_t count) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto step = hn::Mul(hn::Set(d, s.rate), next_momentum<kGood>(d, s, g, m, i));
+    const auto old = hn::Mul(hn::LoadU(d, pending + i), hn::Set(d, shrink));
+    hn::StoreU(hn::Add(old, step), d, out + i);
+  });
+}
+
+void ZeroOneMessage(const AdamStep& s, float shrink, const float* g, const float* m,
+                    const float* pending, float* out, std::size_t count) {
+  g ? message_as<true>(s, shrink, g, m, pending, out, count)
+    : message_as<false>(s, shrink, g, m, pending, out, count);
+}
+
+template <bool kGood>
+HWY_INLINE void local_as(const AdamStep& s, float shrink, const float* g, float* m, const float* v,
+                         float* pending, float* x, std::size_t count) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto second = hn::LoadU(d, v + i);
+    const auto dead = is_dead(d, second);
+    const auto moment = hn::IfThenZeroElse(dead, next_momentum<kGood>(d, s, g, m, i));
+    hn::StoreU(moment, d, m + i);
+    const auto step = hn::Mul(hn::Set(d, s.rate), moment);
+    const auto old = hn::Mul(hn::LoadU(d, pending + i), hn::Set(d, shrink));
+    hn::StoreU(hn::IfThenZeroElse(dead, hn::Add(old, step)), d, pending + i);
+    const auto weight = hn::LoadU(d, x + i);
+    const auto to = hn::Sub(weight, hn::Div(step, denominator(d, s, second)));
+    hn::StoreU(hn::IfThenElse(dead, weight, to), d, x + i);
+  });
+}
+
+void ZeroOneLocal(const AdamStep& s, float shrink, const float* g, float* m, const float* v,
+                  float* pending, float* x, std::size_t count) {
+  g ? local_as<true>(s, shrink, g, m, v, pending, x, count)
+    : local_as<false>(s, shrink, g, m, v, pending, x, count);
+}
+
+template <bool kMomentum>
+HWY_INLINE void sync_as(const AdamStep& s, float inverse_gain, const float* mean, float* m,
+                        const float* v, float* x_sync, float* x, std::size_t count) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto second = hn::LoadU(d, v + i);
+    const auto dead = is_dead(d, second);
+    const auto said = hn::LoadU(d, mean + i);
+    if constexpr (kMomentum)
+      hn::StoreU(hn::IfThenZeroElse(dead, hn::Mul(said, hn::Set(d, inverse_gain))), d, m + i);
+    const auto step = hn::Div(said, denominator(d, s, second));
+    const auto weight = moved(d, s.decay, hn::LoadU(d, x_sync + i), step, dead);
+    hn::StoreU(weight, d, x_sync + i);
+    hn::StoreU(weight, d, x + i);
+  });
+}
+
+void ZeroOneSync(const AdamStep& s, float inverse_gain, const float* mean, float* m, const float* v,
+                 float* x_sync, float* x, std::size_t count) {
+  m ? sync_as<true>(s, inverse_gain, mean, m, v, x_sync, x, count)
+    : sync_as<false>(s, inverse_gain, mean, m, v, x_sync, x, count);
+}
+
+void BirderUpdate(float lr, float decay, const float* r, float* x, std::size_t count) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto kept = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, decay));
+    hn::StoreU(hn::Sub(kept, hn::Mul(hn::Set(d, lr), hn::LoadU(d, r + i))), d, x + i);
+  });
+}
+
+}  // namespace laconic::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace laconic::kernels {
+
+HWY_EXPORT(Sgdm);
+HWY_EXPORT(AdamW);
+HWY_EXPORT(AdamMoments);
+HWY_EXPORT(AdamApply);
+HWY_EXPORT(OneBitApply);
+HWY_EXPORT(Momentum);
+HWY_EXPORT(ZeroOneMessage);
+HWY_EXPORT(ZeroOneLocal);
+HWY_EXPORT(ZeroOneSync);
+HWY_EXPORT(BirderUpdate);
+
+void sgdm(const SgdmStep& step, const float* g, float* m, float* x, std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(Sgdm)(step, g, m, x, count);
+}
+void adamw(const AdamStep& step, const float* g, float* m, float* v, float* x,
+           std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(AdamW)(step, g, m, v, x, count);
+}
+void adam_moments(const AdamStep& step, const float* g, float* m, float* v, std::size_t count,
+                  Lanes& lanes) noexcept {
+  HWY_DYNAMIC_DISPATCH(AdamMoments)(step, g, m, v, count, lanes);
+}
+void adam_apply(const AdamStep& step, float* m, const float* v, float* x, float* copy,
+                std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(AdamApply)(step, m, v, x, copy, count);
+}
+void momentum(const AdamStep& step, const float* g, const float* m, float* out,
+              std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(Momentum)(step, g, m, out, count);
+}
+void one_bit_apply(const AdamStep& step, const float* mean, float* m, const float* v, float* x,
+                   std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(OneBitApply)(step, mean, m, v, x, count);
+}
+void zero_one_message(const AdamStep& step, float shrink, const float* g, const float* m,
+                      const float* pending, float* out, std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(ZeroOneMessage)(step, shrink, g, m, pending, out, count);
+}
+void zero_one_local(const AdamStep& step, float shrink, const float* g, float* m, const float* v,
+                    float* pending, float* x, std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(ZeroOneLocal)(step, shrink, g, m, v, pending, x, count);
+}
+void zero_one_sync(const AdamStep& step, float inverse_gain, const float* mean, float* m,
+                   const float* v, float* x_sync, float* x, std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(ZeroOneSync)(step, inverse_gain, mean, m, v, x_sync, x, count);
+}
+void birder_update(float lr, float decay, const float* r, float* x, std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(BirderUpdate)(lr, decay, r, x, count);
+}
+
+}  // namespace laconic::kernels
+#endif

@@ -1,0 +1,90 @@
+// The pieces that the kernels share, compiled once for each target (Highway's -inl.h convention).
+#if defined(LACONIC_KERNELS_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef LACONIC_KERNELS_VECTOR_INL_H_
+#undef LACONIC_KERNELS_VECTOR_INL_H_
+#else
+#define LACONIC_KERNELS_VECTOR_INL_H_
+#endif
+
+#include <cstring>
+
+#include "hwy/highway.h"
+#include "laconic/kernels/sign.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace laconic::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Sums have 16 lanes, so no vector is wider. `One` serves the tail: one body for both, the width in the tag.
+using Full = hn::CappedTag<float, 16>;
+using One = hn::CappedTag<float, 1>;
+using Vector = hn::Vec<Full>;
+constexpr std::size_t kWidth = hn::MaxLanes(Full());
+static_assert(16 % kWidth == 0, "scalable vectors are disabled for these kernels");
+
+// body(d, i) for every vector of [0, count), then for every element of the tail.
+template <class Body>
+HWY_INLINE void for_each(std::size_t count, const Body& body) {
+  std::size_t i = 0;
+  for (; i + kWidth <= count; i += kWidth) body(Full(), i);
+  for (; i < count; ++i) body(One(), i);
+}
+
+// Adds term(d, i) to the 16 lanes, lane i % 16.
+template <class Term>
+HWY_INLINE void accumulate(std::size_t count, Lanes& lanes, const Term& term) {
+  const Full d;
+  constexpr std::size_t kVectors = 16 / kWidth;
+  Vector sums[kVectors];
+  for (std::size_t k = 0; k < kVectors; ++k) sums[k] = hn::Load(d, lanes.lane + k * kWidth);
+  std::size_t i = 0;
+  for (; i + 16 <= count; i += 16)
+    for (std::size_t k = 0; k < kVectors; ++k)
+      sums[k] = hn::Add(sums[k], term(d, i + k * kWidth));
+  for (std::size_t k = 0; k < kVectors; ++k) hn::Store(sums[k], d, lanes.lane + k * kWidth);
+  for (; i < count; ++i) lanes.lane[i % 16] += hn::GetLane(term(One(), i));
+}
+
+// Bits [i, i + lanes) of a bit array as a mask. REQUIRES: i is a multiple of the lanes.
+template <class D>
+HWY_INLINE hn::Mask<D> load_bits(D d, const std::uint8_t* bits, std::size_t i) {
+  if constexpr (hn::MaxLanes(D()) >= 8) {
+    return hn::LoadMaskBits(d, bits + i / 8);
+  } else {
+    const std::uint8_t byte[8] = {static_cast<std::uint8_t>(bits[i / 8] >> (i % 8))};
+    return hn::LoadMaskBits(d, byte);
+  }
+}
+
+// The inverse. Vectors narrower than a byte must be stored in ascending order.
+template <class D>
+HWY_INLINE void store_bits(D d, hn::Mask<D> mask, std::uint8_t* bits, std::size_t i) {
+  if constexpr (hn::MaxLanes(D()) >= 8) {
+    hn::StoreMaskBits(d, mask, bits + i / 8);
+  } else {
+    std::uint8_t byte[8] = {};
+    hn::StoreMaskBits(d, mask, byte);
+    const auto kept = static_cast<std::uint8_t>(i % 8 == 0 ? 0 : bits[i / 8]);
+    bits[i / 8] = static_cast<std::uint8_t>(kept | (byte[0] << (i % 8)));
+  }
+}
+
+// Whole words are written: the bytes after the last element are 0.
+HWY_INLINE void clear_tail(std::size_t count, std::uint8_t* bits) {
+  const std::size_t used = (count + 7) / 8, all = (count + 63) / 64 * 8;
+  for (std::size_t k = used; k < all; ++k) bits[k] = 0;
+}
+
+// `value` where live[i] is not 0, else 0; live null: `value`.
+template <bool kMasked, class D>
+HWY_INLINE hn::Vec<D> only_live(D d, const float* live, std::size_t i, hn::Vec<D> value) {
+  if constexpr (kMasked)
+    return hn::IfThenElseZero(hn::Ne(hn::LoadU(d, live + i), hn::Zero(d)), value);
+  else
+    return value;
+}
+
+}  // namespace laconic::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
