@@ -44,14 +44,20 @@ inline bool same_bf16(const std::uint16_t& a, const std::uint16_t& b) {
 inline std::string show(float a) {
   return fmt::format("{:g} ({:08x})", a, std::bit_cast<std::uint32_t>(a));
 }
-inline std::string show(const kernels::Lanes& a) {
-  std::string text;
-  for (float lane : a.lane) text += show(lane) + ' ';
-  return text;
-}
 template <typename T>
 requires std::is_integral_v<T> std::string show(T a) {
   return fmt::format("{:#x}", static_cast<std::uint64_t>(a));
+}
+
+template <typename T>
+std::string difference(const T& a, const T& b) {
+  return fmt::format("{}, not {}", show(a), show(b));
+}
+inline std::string difference(const kernels::Lanes& a, const kernels::Lanes& b) {
+  for (int j = 0; j < 16; ++j)
+    if (!same(a.lane[j], b.lane[j]))
+      return fmt::format("in lane {} {}", j, difference(a.lane[j], b.lane[j]));
+  return "equal";
 }
 
 // Values for a kernel, to be laid `offset` elements off alignment.
@@ -91,7 +97,7 @@ class Side {
     Buffer<std::byte> memory;
     std::size_t begin, bytes;
     // The first difference in words, or nothing.
-    std::function<std::string(const Copy& other)> difference;
+    std::function<std::string(const Copy& other)> compare_to;
 
     std::byte* data() const { return memory.data() + begin; }
   };
@@ -106,7 +112,7 @@ class Side {
         Copy{&array, Buffer<std::byte>(begin + bytes + kGuard), begin, bytes, {}});
     std::memset(copy.memory.data(), 0xA5, copy.memory.size());
     if (bytes != 0) std::memcpy(copy.data(), array.values.data(), bytes);
-    copy.difference = [&copy, equal = array.equal](const Copy& other) {
+    copy.compare_to = [&copy, equal = array.equal](const Copy& other) {
       return compare<T>(copy, other, equal);
     };
     return {reinterpret_cast<T*>(copy.data())};
@@ -140,7 +146,7 @@ class Side {
     const auto* x = reinterpret_cast<const T*>(a.data());
     const auto* y = reinterpret_cast<const T*>(b.data());
     for (std::size_t k = 0; k < a.bytes / sizeof(T); ++k)
-      if (!equal(x[k], y[k])) return fmt::format("[{}] is {}, not {}", k, show(x[k]), show(y[k]));
+      if (!equal(x[k], y[k])) return fmt::format("[{}] is {}", k, difference(x[k], y[k]));
     for (std::size_t i = 0; i < a.memory.size(); ++i)
       if ((i < a.begin || i >= a.begin + a.bytes) && a.memory[i] != std::byte{0xA5})
         return fmt::format("was written outside, {} bytes after its {} bytes began",
@@ -169,13 +175,13 @@ void expect_same(Function* fast, Function* slow, const Args&... args) {
   } else {
     const auto a = call_on(one, fast, args...);
     const auto b = call_on(other, slow, args...);
-    EXPECT_TRUE(same(a, b)) << "returned " << show(a) << ", not " << show(b);
+    EXPECT_TRUE(same(a, b)) << "returned " << difference(a, b);
   }
   for (std::size_t i = 0; i < one.copies().size(); ++i) {
-    const std::string difference = one.copies()[i].difference(other.copies()[i]);
-    EXPECT_TRUE(difference.empty()) << "array " << i << " of the call" << difference;
-    const std::string beside = other.copies()[i].difference(one.copies()[i]);
-    EXPECT_TRUE(!difference.empty() || beside.empty()) << "the reference's array " << i << beside;
+    const std::string seen = one.copies()[i].compare_to(other.copies()[i]);
+    EXPECT_TRUE(seen.empty()) << "array " << i << " of the call" << seen;
+    const std::string beside = other.copies()[i].compare_to(one.copies()[i]);
+    EXPECT_TRUE(!seen.empty() || beside.empty()) << "the reference's array " << i << beside;
   }
 }
 
