@@ -114,8 +114,7 @@ void serve(const Coded* coded, int codes, float factor, const float* e, const fl
   for (std::size_t k = 0; k < count; ++k) {
     float sum = value_of(coded[0], k);
     for (int i = 1; i < codes; ++i) sum += value_of(coded[i], k);
-    const float mean = sum * factor;
-    q[k] = is_dead(live, k) ? 0.0F : e != nullptr ? mean + e[k] : mean;
+    q[k] = is_dead(live, k) ? 0.0F : sum * factor + e[k];
     add_to_lane(lanes, k, q[k], norm);
   }
 }
