@@ -1,0 +1,346 @@
+#include "laconic/kernels/reference.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace laconic::kernels::reference {
+namespace {
+
+bool is_dead(const float* live, std::size_t k) { return live != nullptr && live[k] == 0; }
+
+bool bit_of(const std::uint8_t* bits, std::size_t k) { return (bits[k / 8] >> (k % 8) & 1) != 0; }
+
+void set_bit(std::uint8_t* bits, std::size_t k) {
+  bits[k / 8] = static_cast<std::uint8_t>(bits[k / 8] | 1U << (k % 8));
+}
+
+std::size_t words_of(std::size_t count) { return (count + 63) / 64; }
+
+void clear_words(std::uint8_t* bits, std::size_t words) { std::fill_n(bits, words * 8, 0); }
+
+void add_to_lane(Lanes& lanes, std::size_t k, float p, Norm norm) {
+  lanes.lane[k % 16] += norm == Norm::kL2 ? p * p : std::fabs(p);
+}
+
+float value_of(const Coded& coded, std::size_t k) {
+  return std::copysign(coded.scale, bit_of(coded.bits, k) ? -1.0F : 1.0F);
+}
+
+// The s of element k of the vector.
+float uniform(const Draw& draw, std::uint64_t k) {
+  const PhiloxCounter random = philox({static_cast<std::uint32_t>(draw.stream), draw.rank,
+                                       draw.bucket, static_cast<std::uint32_t>(k / 8)},
+                                      draw.key);
+  const std::uint32_t piece = random[k % 8 / 2] >> (k % 2 * 16) & 0xFFFF;
+  return static_cast<float>(piece) / 32768.0F - 1.0F + 1.0F / 65536.0F;
+}
+
+bool is_plus(float s, float m, float b) {
+  const float threshold = s * b;
+  return m > threshold || (m == threshold && s < 0);
+}
+
+int count_of(const std::uint8_t* counts, int planes, std::size_t k) {
+  const std::uint8_t* word = counts + k / 64 * static_cast<std::size_t>(planes) * 8;
+  int count = 0;
+  for (int plane = 0; plane < planes; ++plane)
+    count += static_cast<int>(bit_of(word + plane * 8, k % 64)) << plane;
+  return count;
+}
+
+std::uint16_t bf16_of(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if (std::isnan(value)) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
+  const std::uint32_t odd = bits >> 16 & 1;
+  return static_cast<std::uint16_t>((bits + 0x7FFF + odd) >> 16);
+}
+
+float float_of(std::uint16_t bf16) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bf16) << 16);
+}
+
+float moment(const AdamStep& step, float g, float m) {
+  return step.beta1 * m + step.one_minus_beta1 * g;
+}
+
+float second_moment(const AdamStep& step, float g, float v) {
+  return step.beta2 * v + step.one_minus_beta2 * (g * g);
+}
+
+// D. std::max gives its first argument when a NaN is met: a NaN in v is not hidden by the floor.
+float divisor(const AdamStep& step, float v, float floor) {
+  return std::sqrt(std::max(v, floor) * step.correction) + step.epsilon;
+}
+
+}  // namespace
+
+float fold(const Lanes& lanes) noexcept {
+  Lanes sum = lanes;
+  for (int half = 8; half >= 1; half /= 2)
+    for (int j = 0; j < half; ++j) sum.lane[j] += sum.lane[j + half];
+  return sum.lane[0];
+}
+
+float scale_of(float sum, std::size_t count, Norm norm) noexcept {
+  if (count == 0) return 0;
+  const float mean = sum / static_cast<float>(count);
+  return norm == Norm::kL2 ? std::sqrt(mean) : mean;
+}
+
+void measure(const float* a, const float* e, const float* live, std::size_t count, Norm norm,
+             float* p, Lanes& lanes) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    p[k] = is_dead(live, k) ? 0.0F : e != nullptr ? a[k] + e[k] : a[k];
+    add_to_lane(lanes, k, p[k], norm);
+  }
+}
+
+void code(const float* p, const float* live, std::size_t count, float scale, float gain, float* e,
+          std::uint8_t* bits) noexcept {
+  clear_words(bits, words_of(count));
+  for (std::size_t k = 0; k < count; ++k) {
+    if (is_dead(live, k)) {
+      e[k] = 0;
+      continue;
+    }
+    if (std::signbit(p[k])) set_bit(bits, k);
+    e[k] = (p[k] - std::copysign(scale, p[k])) * gain;
+  }
+}
+
+void serve(const Coded* coded, int codes, float factor, const float* e, const float* live,
+           std::size_t count, Norm norm, float* q, Lanes& lanes) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    float sum = value_of(coded[0], k);
+    for (int i = 1; i < codes; ++i) sum += value_of(coded[i], k);
+    q[k] = is_dead(live, k) ? 0.0F : sum * factor + e[k];
+    add_to_lane(lanes, k, q[k], norm);
+  }
+}
+
+void decode(Coded coded, std::size_t count, float* out) noexcept {
+  for (std::size_t k = 0; k < count; ++k) out[k] = value_of(coded, k);
+}
+
+std::size_t count_live(const float* live, std::size_t count) noexcept {
+  std::size_t alive = 0;
+  for (std::size_t k = 0; k < count; ++k) alive += live[k] != 0 ? 1 : 0;
+  return alive;
+}
+
+void draw(const Draw& draw, std::uint64_t begin, const float* m, const float* b, std::size_t count,
+          std::uint8_t* bits) noexcept {
+  clear_words(bits, words_of(count));
+  for (std::size_t k = 0; k < count; ++k)
+    if (is_plus(uniform(draw, begin + k), m[k], b != nullptr ? b[k] : 1.0F)) set_bit(bits, k);
+}
+
+std::uint64_t birder_moments(const BirderMoments& step, const float* g, float* m, float* b,
+                             std::size_t count, const Draw& draw, std::uint64_t begin,
+                             std::uint64_t wanted, std::uint8_t* bits) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    m[k] = step.beta * m[k] + step.one_minus_beta * g[k];
+    b[k] = step.beta * b[k] + step.one_minus_beta * std::fabs(g[k]);
+    if (b[k] < 0x1p-100F) m[k] = b[k] = 0;
+  }
+  for (std::size_t w = 0; w < words_of(count); ++w) {
+    if ((wanted >> w & 1) == 0) continue;
+    const std::size_t first = w * 64;
+    reference::draw(draw, begin + first, m + first, b + first,
+                    std::min<std::size_t>(64, count - first), bits + w * 8);
+  }
+  return activity(g, count);
+}
+
+void count_signs(const std::uint8_t* const* bits, const std::uint8_t* const* active, int ranks,
+                 std::size_t words, std::uint8_t* counts, std::uint16_t* voters) noexcept {
+  const int planes = planes_of(ranks);
+  clear_words(counts, words * static_cast<std::size_t>(planes));
+  for (std::size_t w = 0; w < words; ++w) {
+    int all = 0;
+    for (int i = 0; i < ranks; ++i) all += bit_of(active[i], w) ? 1 : 0;
+    voters[w] = static_cast<std::uint16_t>(all);
+    std::uint8_t* word = counts + w * static_cast<std::size_t>(planes) * 8;
+    for (std::size_t k = 0; k < 64; ++k) {
+      int plus = 0;
+      for (int i = 0; i < ranks; ++i)
+        plus += bit_of(active[i], w) && bit_of(bits[i], w * 64 + k) ? 1 : 0;
+      for (int plane = 0; plane < planes; ++plane)
+        if ((plus >> plane & 1) != 0) set_bit(word + plane * 8, k);
+    }
+  }
+}
+
+void redraw(const Draw& draw, std::uint64_t begin, const std::uint8_t* counts,
+            const std::uint16_t* voters, int planes, std::size_t count,
+            std::uint8_t* bits) noexcept {
+  clear_words(bits, words_of(count));
+  for (std::size_t k = 0; k < count; ++k) {
+    const int all = voters[k / 64];
+    if (all == 0) continue;
+    const int surplus = 2 * count_of(counts, planes, k) - all;
+    if (is_plus(uniform(draw, begin + k), static_cast<float>(surplus), static_cast<float>(all)))
+      set_bit(bits, k);
+  }
+}
+
+void signs_to_floats(const std::uint8_t* bits, const std::uint8_t* active, std::size_t count,
+                     float* out) noexcept {
+  for (std::size_t k = 0; k < count; ++k)
+    out[k] = !bit_of(active, k / 64) ? 0.0F : bit_of(bits, k) ? 1.0F : -1.0F;
+}
+
+void counts_to_floats(const std::uint8_t* counts, const std::uint16_t* voters, int planes,
+                      std::size_t count, float* out) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    const int all = voters[k / 64];
+    const auto twice = static_cast<float>(2 * count_of(counts, planes, k));
+    out[k] = all == 0 ? 0.0F : twice / static_cast<float>(all) - 1.0F;
+  }
+}
+
+void ratio_to_bf16(const float* m, const float* b, std::size_t count, std::uint16_t* out) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    const float divisor = b != nullptr ? b[k] : 1.0F;
+    out[k] = divisor == 0 ? 0 : bf16_of(std::clamp(m[k] / divisor, -1.0F, 1.0F));
+  }
+}
+
+std::uint64_t activity(const float* values, std::size_t count) noexcept {
+  std::uint64_t words = 0;
+  for (std::size_t k = 0; k < count; ++k)
+    if (values[k] != 0) words |= std::uint64_t{1} << (k / 64);
+  return words;
+}
+
+void add(const float* a, std::size_t count, float* acc) noexcept {
+  for (std::size_t k = 0; k < count; ++k) acc[k] = acc[k] + a[k];
+}
+
+void scale(float* a, std::size_t count, float factor) noexcept {
+  for (std::size_t k = 0; k < count; ++k) a[k] = a[k] * factor;
+}
+
+void sum(const float* const* in, int inputs, std::size_t count, float factor, float* out) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    float sum = in[0][k];
+    for (int i = 1; i < inputs; ++i) sum += in[i][k];
+    out[k] = sum * factor;
+  }
+}
+
+void sum_bf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor,
+              float* out) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    float sum = float_of(in[0][k]);
+    for (int i = 1; i < inputs; ++i) sum += float_of(in[i][k]);
+    out[k] = sum * factor;
+  }
+}
+
+void to_bf16(const float* in, std::size_t count, std::uint16_t* out) noexcept {
+  for (std::size_t k = 0; k < count; ++k) out[k] = bf16_of(in[k]);
+}
+
+void from_bf16(const std::uint16_t* in, std::size_t count, float* out) noexcept {
+  for (std::size_t k = 0; k < count; ++k) out[k] = float_of(in[k]);
+}
+
+bool all_finite(const float* g, std::size_t count) noexcept {
+  return std::all_of(g, g + count,
+                     [](float value) { return std::fabs(value) <= kLargestGradient; });
+}
+
+float sum_of_squares(const float* a, std::size_t count) noexcept {
+  Lanes lanes;
+  for (std::size_t k = 0; k < count; ++k) add_to_lane(lanes, k, a[k], Norm::kL2);
+  return reference::fold(lanes);
+}
+
+void sgdm(const SgdmStep& step, const float* g, float* m, float* x, std::size_t count) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    m[k] = step.momentum * m[k] + g[k];
+    x[k] = x[k] * step.decay - step.lr * m[k];
+  }
+}
+
+void adamw(const AdamStep& step, const float* g, float* m, float* v, float* x,
+           std::size_t count) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    m[k] = moment(step, g[k], m[k]);
+    v[k] = second_moment(step, g[k], v[k]);
+    x[k] = x[k] * step.decay - (step.rate * m[k]) / divisor(step, v[k], v[k]);
+  }
+}
+
+void adam_moments(const AdamStep& step, const float* g, float* m, float* v, std::size_t count,
+                  Lanes& lanes) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    m[k] = moment(step, g[k], m[k]);
+    v[k] = second_moment(step, g[k], v[k]);
+    lanes.lane[k % 16] += v[k];
+  }
+}
+
+void adam_apply(const AdamStep& step, float* m, const float* v, float* x, float* copy,
+                std::size_t count) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    x[k] = x[k] * step.decay;
+    if (v[k] == 0)
+      m[k] = 0;
+    else
+      x[k] = x[k] - (step.rate * m[k]) / divisor(step, v[k], step.floor);
+    if (copy != nullptr) copy[k] = x[k];
+  }
+}
+
+void momentum(const AdamStep& step, const float* g, const float* m, float* out,
+              std::size_t count) noexcept {
+  for (std::size_t k = 0; k < count; ++k) out[k] = g != nullptr ? moment(step, g[k], m[k]) : m[k];
+}
+
+void one_bit_apply(const AdamStep& step, const float* mean, float* m, const float* v, float* x,
+                   std::size_t count) noexcept {
+  std::copy_n(mean, count, m);
+  reference::adam_apply(step, m, v, x, nullptr, count);
+}
+
+void zero_one_message(const AdamStep& step, float shrink, const float* g, const float* m,
+                      const float* pending, float* out, std::size_t count) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    const float next = g != nullptr ? moment(step, g[k], m[k]) : m[k];
+    out[k] = pending[k] * shrink + step.rate * next;
+  }
+}
+
+void zero_one_local(const AdamStep& step, float shrink, const float* g, float* m, const float* v,
+                    float* pending, float* x, std::size_t count) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    if (v[k] == 0) {
+      m[k] = pending[k] = 0;
+      continue;
+    }
+    if (g != nullptr) m[k] = moment(step, g[k], m[k]);
+    const float d = step.rate * m[k];
+    pending[k] = pending[k] * shrink + d;
+    x[k] = x[k] - d / divisor(step, v[k], step.floor);
+  }
+}
+
+void zero_one_sync(const AdamStep& step, float inverse_gain, const float* mean, float* m,
+                   const float* v, float* x_sync, float* x, std::size_t count) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    const bool dead = v[k] == 0;
+    if (m != nullptr) m[k] = dead ? 0.0F : mean[k] * inverse_gain;
+    x_sync[k] = step.decay * x_sync[k];
+    if (!dead) x_sync[k] = x_sync[k] - mean[k] / divisor(step, v[k], step.floor);
+    x[k] = x_sync[k];
+  }
+}
+
+void birder_update(float lr, float decay, const float* r, float* x, std::size_t count) noexcept {
+  for (std::size_t k = 0; k < count; ++k) x[k] = x[k] * decay - lr * r[k];
+}
+
+}  // namespace laconic::kernels::reference

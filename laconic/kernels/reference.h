@@ -1,0 +1,73 @@
+#pragma once
+
+#include "laconic/kernels/dense.h"
+#include "laconic/kernels/random_sign.h"
+#include "laconic/kernels/sign.h"
+#include "laconic/kernels/update.h"
+
+// The scalar truth: each kernel again, under the contract of its own header, as a plain loop. Every
+// SIMD target gives these bits (the payload and sign of a NaN apart).
+namespace laconic::kernels::reference {
+
+// sign.h
+float fold(const Lanes& lanes) noexcept;
+float scale_of(float sum, std::size_t count, Norm norm) noexcept;
+void measure(const float* a, const float* e, const float* live, std::size_t count, Norm norm,
+             float* p, Lanes& lanes) noexcept;
+void code(const float* p, const float* live, std::size_t count, float scale, float gain, float* e,
+          std::uint8_t* bits) noexcept;
+void serve(const Coded* coded, int codes, float factor, const float* e, const float* live,
+           std::size_t count, Norm norm, float* q, Lanes& lanes) noexcept;
+void decode(Coded coded, std::size_t count, float* out) noexcept;
+std::size_t count_live(const float* live, std::size_t count) noexcept;
+
+// random_sign.h
+void draw(const Draw& draw, std::uint64_t begin, const float* m, const float* b, std::size_t count,
+          std::uint8_t* bits) noexcept;
+std::uint64_t birder_moments(const BirderMoments& step, const float* g, float* m, float* b,
+                             std::size_t count, const Draw& draw, std::uint64_t begin,
+                             std::uint64_t wanted, std::uint8_t* bits) noexcept;
+void count_signs(const std::uint8_t* const* bits, const std::uint8_t* const* active, int ranks,
+                 std::size_t words, std::uint8_t* counts, std::uint16_t* voters) noexcept;
+void redraw(const Draw& draw, std::uint64_t begin, const std::uint8_t* counts,
+            const std::uint16_t* voters, int planes, std::size_t count,
+            std::uint8_t* bits) noexcept;
+void signs_to_floats(const std::uint8_t* bits, const std::uint8_t* active, std::size_t count,
+                     float* out) noexcept;
+void counts_to_floats(const std::uint8_t* counts, const std::uint16_t* voters, int planes,
+                      std::size_t count, float* out) noexcept;
+void ratio_to_bf16(const float* m, const float* b, std::size_t count, std::uint16_t* out) noexcept;
+std::uint64_t activity(const float* values, std::size_t count) noexcept;
+
+// dense.h
+void add(const float* a, std::size_t count, float* acc) noexcept;
+void scale(float* a, std::size_t count, float factor) noexcept;
+void sum(const float* const* in, int inputs, std::size_t count, float factor, float* out) noexcept;
+void sum_bf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor,
+              float* out) noexcept;
+void to_bf16(const float* in, std::size_t count, std::uint16_t* out) noexcept;
+void from_bf16(const std::uint16_t* in, std::size_t count, float* out) noexcept;
+bool all_finite(const float* g, std::size_t count) noexcept;
+float sum_of_squares(const float* a, std::size_t count) noexcept;
+
+// update.h
+void sgdm(const SgdmStep& step, const float* g, float* m, float* x, std::size_t count) noexcept;
+void adamw(const AdamStep& step, const float* g, float* m, float* v, float* x,
+           std::size_t count) noexcept;
+void adam_moments(const AdamStep& step, const float* g, float* m, float* v, std::size_t count,
+                  Lanes& lanes) noexcept;
+void adam_apply(const AdamStep& step, float* m, const float* v, float* x, float* copy,
+                std::size_t count) noexcept;
+void momentum(const AdamStep& step, const float* g, const float* m, float* out,
+              std::size_t count) noexcept;
+void one_bit_apply(const AdamStep& step, const float* mean, float* m, const float* v, float* x,
+                   std::size_t count) noexcept;
+void zero_one_message(const AdamStep& step, float shrink, const float* g, const float* m,
+                      const float* pending, float* out, std::size_t count) noexcept;
+void zero_one_local(const AdamStep& step, float shrink, const float* g, float* m, const float* v,
+                    float* pending, float* x, std::size_t count) noexcept;
+void zero_one_sync(const AdamStep& step, float inverse_gain, const float* mean, float* m,
+                   const float* v, float* x_sync, float* x, std::size_t count) noexcept;
+void birder_update(float lr, float decay, const float* r, float* x, std::size_t count) noexcept;
+
+}  // namespace laconic::kernels::reference

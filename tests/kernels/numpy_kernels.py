@@ -1,0 +1,379 @@
+"""What every kernel computes, from the specification.
+
+One np.float32 operation at a time, in the written order.
+"""
+
+import numpy as np
+
+F = np.float32
+KERNELS = {}
+
+
+def kernel(function):
+    """Registers the meaning of the kernel of that name; it returns what changes, and "result"."""
+    KERNELS[function.__name__] = function
+    return function
+
+
+def words_of(count):
+    return (count + 63) // 64
+
+
+def unpack(array, count):
+    return np.unpackbits(array, bitorder="little")[:count].astype(bool)
+
+
+def pack(flags):
+    padded = np.zeros(words_of(len(flags)) * 64, dtype=bool)
+    padded[: len(flags)] = flags
+    return np.packbits(padded, bitorder="little")
+
+
+def add_to_lanes(lanes, terms):
+    lanes = lanes.copy()
+    for first in range(0, len(terms), 16):
+        row = terms[first : first + 16]
+        lanes[: len(row)] = lanes[: len(row)] + row
+    return lanes
+
+
+def folded(lanes):
+    while len(lanes) > 1:
+        half = len(lanes) // 2
+        lanes = lanes[:half] + lanes[half:]
+    return lanes[0]
+
+
+def measured(p, live, norm, lanes):
+    if live is not None:
+        p = np.where(live == 0, F(0), p)
+    return p, add_to_lanes(lanes, p * p if norm == "L2" else np.abs(p))
+
+
+def decoded(coded, count):
+    return np.where(unpack(coded["bits"], count), -F(coded["scale"]), F(coded["scale"]))
+
+
+# sign.h
+
+
+@kernel
+def measure(a, e, live, count, norm, p, lanes):
+    p, lanes = measured(a if e is None else a + e, live, norm, lanes)
+    return {"p": p, "lanes": lanes}
+
+
+@kernel
+def fold(lanes):
+    return {"result": folded(lanes)}
+
+
+@kernel
+def scale_of(sum, count, norm):
+    if count == 0:
+        return {"result": F(0)}
+    mean = F(sum) / F(count)
+    return {"result": np.sqrt(mean) if norm == "L2" else mean}
+
+
+@kernel
+def code(p, live, count, scale, gain, e, bits):
+    negative = np.signbit(p)
+    e = (p - np.copysign(F(scale), p)) * F(gain)
+    if live is not None:
+        negative &= live != 0
+        e = np.where(live == 0, F(0), e)
+    return {"e": e, "bits": pack(negative)}
+
+
+@kernel
+def serve(coded, codes, factor, e, live, count, norm, q, lanes):
+    total = decoded(coded[0], count)
+    for one in coded[1:codes]:
+        total = total + decoded(one, count)
+    q, lanes = measured(total * F(factor) + e, live, norm, lanes)
+    return {"q": q, "lanes": lanes}
+
+
+@kernel
+def decode(coded, count, out):
+    return {"out": decoded(coded, count)}
+
+
+@kernel
+def count_live(live, count):
+    return {"result": int(np.count_nonzero(live != 0))}
+
+
+# random_sign.h
+
+
+def philox(counter, key):
+    """Philox4x32-10 on four arrays of uint64 that hold 32 bits each."""
+    low = np.uint64(0xFFFFFFFF)
+    half = np.uint64(32)
+    c = [np.asarray(part, dtype=np.uint64) for part in counter]
+    k = list(key)
+    for _ in range(10):
+        a = np.uint64(0xD2511F53) * c[0]
+        b = np.uint64(0xCD9E8D57) * c[2]
+        c = [
+            (b >> half) ^ c[1] ^ np.uint64(k[0]),
+            b & low,
+            (a >> half) ^ c[3] ^ np.uint64(k[1]),
+            a & low,
+        ]
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c
+
+
+def uniform(how, begin, count):
+    position = np.arange(begin, begin + count, dtype=np.uint64)
+    fixed = [np.full(count, how[name], dtype=np.uint64) for name in ("stream", "rank", "bucket")]
+    random = np.stack(philox([*fixed, position // np.uint64(8)], how["key"]))
+    piece = position % np.uint64(8)
+    word = random[(piece // np.uint64(2)).astype(int), np.arange(count)]
+    k = (word >> (piece % np.uint64(2) * np.uint64(16))) & np.uint64(0xFFFF)
+    return k.astype(F) / F(32768) - F(1) + F(1) / F(65536)
+
+
+def drawn(how, begin, m, b):
+    s = uniform(how, begin, len(m))
+    threshold = s * b
+    return (m > threshold) | ((m == threshold) & (s < 0))
+
+
+def any_in_words(flags):
+    padded = np.zeros(words_of(len(flags)) * 64, dtype=bool)
+    padded[: len(flags)] = flags
+    words = padded.reshape(-1, 64).any(axis=1)
+    return sum(1 << w for w, active in enumerate(words) if active)
+
+
+def counted(counts, planes, count):
+    bits = np.unpackbits(counts, bitorder="little").reshape(-1, planes, 64).astype(np.int64)
+    weights = (1 << np.arange(planes)).reshape(1, planes, 1)
+    return (bits * weights).sum(axis=1).reshape(-1)[:count]
+
+
+@kernel
+def draw(draw, begin, m, b, count, bits):
+    return {"bits": pack(drawn(draw, begin, m, F(1) if b is None else b))}
+
+
+@kernel
+def birder_moments(step, g, m, b, count, draw, begin, wanted, bits):
+    keep, take = F(step["beta"]), F(step["one_minus_beta"])
+    m = keep * m + take * g
+    b = keep * b + take * np.abs(g)
+    gone = b < F(2.0**-100)
+    m, b = np.where(gone, F(0), m), np.where(gone, F(0), b)
+    chosen = np.array([wanted >> w & 1 for w in range(words_of(count))], dtype=bool).repeat(8)
+    return {
+        "m": m,
+        "b": b,
+        "bits": np.where(chosen, pack(drawn(draw, begin, m, b)), bits),
+        "result": any_in_words(g != 0),
+    }
+
+
+@kernel
+def count_signs(bits, active, ranks, words, counts, voters):
+    says = np.stack([unpack(one, words) for one in active])
+    plus = np.stack([unpack(one, words * 64).reshape(words, 64) for one in bits]) & says[:, :, None]
+    total = plus.sum(axis=0)
+    planes = int(ranks).bit_length()
+    sliced = np.stack([total >> plane & 1 for plane in range(planes)], axis=1).astype(bool)
+    return {
+        "counts": np.packbits(sliced.reshape(-1), bitorder="little"),
+        "voters": says.sum(axis=0).astype("<u2"),
+    }
+
+
+@kernel
+def redraw(draw, begin, counts, voters, planes, count, bits):
+    all_of = voters.astype(np.int64).repeat(64)[:count]
+    surplus = 2 * counted(counts, planes, count) - all_of
+    return {"bits": pack(drawn(draw, begin, surplus.astype(F), all_of.astype(F)) & (all_of > 0))}
+
+
+@kernel
+def signs_to_floats(bits, active, count, out):
+    says = unpack(active, words_of(count)).repeat(64)[:count]
+    return {"out": np.where(says, np.where(unpack(bits, count), F(1), F(-1)), F(0))}
+
+
+@kernel
+def counts_to_floats(counts, voters, planes, count, out):
+    all_of = voters.astype(F).repeat(64)[:count]
+    twice = (2 * counted(counts, planes, count)).astype(F)
+    return {"out": np.where(all_of == 0, F(0), twice / all_of - F(1))}
+
+
+@kernel
+def ratio_to_bf16(m, b, count, out):
+    u = m if b is None else np.where(b == 0, F(0), m / b)
+    return {"out": narrow(np.where(u > F(1), F(1), np.where(u < F(-1), F(-1), u)))}
+
+
+@kernel
+def activity(values, count):
+    return {"result": any_in_words(values != 0)}
+
+
+# dense.h
+
+
+def narrow(wide):
+    bits = wide.astype(F).view(np.uint32)
+    rounded = (bits.astype(np.uint64) + 0x7FFF + (bits >> 16 & 1)) >> 16
+    return np.where(np.isnan(wide), bits >> 16 | 0x40, rounded).astype("<u2")
+
+
+def widen(bf16):
+    return (bf16.astype(np.uint32) << 16).view(F)
+
+
+def summed(arrays, factor):
+    total = arrays[0]
+    for array in arrays[1:]:
+        total = total + array
+    return total * F(factor)
+
+
+@kernel
+def add(a, count, acc):
+    return {"acc": acc + a}
+
+
+@kernel
+def scale(a, count, factor):
+    return {"a": a * F(factor)}
+
+
+@kernel
+def sum_(**call):
+    return {"out": summed(call["in"][: call["inputs"]], call["factor"])}
+
+
+@kernel
+def sum_bf16(**call):
+    return {"out": summed([widen(one) for one in call["in"][: call["inputs"]]], call["factor"])}
+
+
+@kernel
+def to_bf16(**call):
+    return {"out": narrow(call["in"])}
+
+
+@kernel
+def from_bf16(**call):
+    return {"out": widen(call["in"])}
+
+
+@kernel
+def all_finite(g, count):
+    return {"result": bool(np.all(np.abs(g) <= F(1e16)))}
+
+
+@kernel
+def sum_of_squares(a, count):
+    return {"result": folded(add_to_lanes(np.zeros(16, F), a * a))}
+
+
+# update.h
+
+
+class Step:
+    def __init__(self, fields):
+        for name, value in fields.items():
+            setattr(self, name, F(value))
+
+    def moment(self, g, m):
+        return m if g is None else self.beta1 * m + self.one_minus_beta1 * g
+
+    def second_moment(self, g, v):
+        return self.beta2 * v + self.one_minus_beta2 * (g * g)
+
+    def divisor(self, v, floor):
+        return np.sqrt(np.where(v < floor, floor, v) * self.correction) + self.epsilon
+
+
+@kernel
+def sgdm(step, g, m, x, count):
+    step = Step(step)
+    m = step.momentum * m + g
+    return {"m": m, "x": x * step.decay - step.lr * m}
+
+
+@kernel
+def adamw(step, g, m, v, x, count):
+    step = Step(step)
+    m, v = step.moment(g, m), step.second_moment(g, v)
+    divisor = np.sqrt(v * step.correction) + step.epsilon
+    return {"m": m, "v": v, "x": x * step.decay - (step.rate * m) / divisor}
+
+
+@kernel
+def adam_moments(step, g, m, v, count, lanes):
+    step = Step(step)
+    m, v = step.moment(g, m), step.second_moment(g, v)
+    return {"m": m, "v": v, "lanes": add_to_lanes(lanes, v)}
+
+
+def applied(step, m, v, x):
+    decayed = x * step.decay
+    moved = decayed - (step.rate * m) / step.divisor(v, step.floor)
+    return {"m": np.where(v == 0, F(0), m), "x": np.where(v == 0, decayed, moved)}
+
+
+@kernel
+def adam_apply(step, m, v, x, copy, count):
+    after = applied(Step(step), m, v, x)
+    return {**after, "copy": after["x"]}
+
+
+@kernel
+def one_bit_apply(step, mean, m, v, x, count):
+    return applied(Step(step), mean, v, x)
+
+
+@kernel
+def momentum(step, g, m, out, count):
+    return {"out": Step(step).moment(g, m)}
+
+
+@kernel
+def zero_one_message(step, shrink, g, m, pending, out, count):
+    step = Step(step)
+    return {"out": pending * F(shrink) + step.rate * step.moment(g, m)}
+
+
+@kernel
+def zero_one_local(step, shrink, g, m, v, pending, x, count):
+    step = Step(step)
+    dead = v == 0
+    m = step.moment(g, m)
+    d = step.rate * m
+    return {
+        "m": np.where(dead, F(0), m),
+        "pending": np.where(dead, F(0), pending * F(shrink) + d),
+        "x": np.where(dead, x, x - d / step.divisor(v, step.floor)),
+    }
+
+
+@kernel
+def zero_one_sync(step, inverse_gain, mean, m, v, x_sync, x, count):
+    step = Step(step)
+    dead = v == 0
+    decayed = step.decay * x_sync
+    x_sync = np.where(dead, decayed, decayed - mean / step.divisor(v, step.floor))
+    after = {"x_sync": x_sync, "x": x_sync}
+    if m is not None:
+        after["m"] = np.where(dead, F(0), mean * F(inverse_gain))
+    return after
+
+
+@kernel
+def birder_update(lr, decay, r, x, count):
+    return {"x": x * F(decay) - F(lr) * r}

@@ -1,0 +1,171 @@
+#include "laconic/kernels/sign.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "laconic/kernels/reference.h"
+#include "tests/support/cases.h"
+
+namespace laconic::kernels {
+namespace {
+
+using testing::Array;
+using testing::Case;
+using testing::CodedArray;
+using testing::expect_same;
+using testing::for_each_case;
+using testing::for_each_size;
+
+constexpr Norm kNorms[] = {Norm::kL2, Norm::kL1};
+constexpr float kScales[] = {0.25F,
+                             0.0F,
+                             1e-40F,
+                             3e38F,
+                             -1.5F,
+                             std::numeric_limits<float>::infinity(),
+                             std::numeric_limits<float>::quiet_NaN()};
+
+class SignKernels : public testing::OnEveryTarget {};
+LACONIC_ON_EVERY_TARGET(SignKernels);
+
+TEST_P(SignKernels, FoldEqualsTheReference) {
+  for_each_case([](Case& one) {
+    Lanes lanes;
+    const auto values = one.floats().values;
+    for (std::size_t k = 0; k < std::min<std::size_t>(16, values.size()); ++k)
+      lanes.lane[k] = values[k];
+    expect_same(fold, reference::fold, Array<Lanes>{{lanes}});
+  });
+}
+
+TEST_P(SignKernels, ScaleOfEqualsTheReference) {
+  for_each_case([](Case& one) {
+    for (float sum : one.positive().values)
+      for (Norm norm : kNorms) expect_same(scale_of, reference::scale_of, sum, one.count(), norm);
+    for (Norm norm : kNorms)
+      for (std::size_t count : {0UL, 1UL, 3UL, (1UL << 24) + 1, 1UL << 40})
+        expect_same(scale_of, reference::scale_of, 3.7F, count, norm);
+  });
+}
+
+TEST_P(SignKernels, MeasureEqualsTheReference) {
+  for_each_case([](Case& one) {
+    const auto a = one.floats(), e = one.floats(), live = one.live(), p = one.floats();
+    const auto lanes = one.lanes();
+    for (Norm norm : kNorms) {
+      expect_same(measure, reference::measure, a, e, live, one.count(), norm, p, lanes);
+      expect_same(measure, reference::measure, a, e, nullptr, one.count(), norm, p, lanes);
+      expect_same(measure, reference::measure, a, nullptr, live, one.count(), norm, p, lanes);
+      expect_same(measure, reference::measure, a, nullptr, nullptr, one.count(), norm, p, lanes);
+    }
+  });
+}
+
+TEST_P(SignKernels, MeasureMayWriteOverItsInput) {
+  for_each_case([](Case& one) {
+    const auto a = one.floats(), e = one.floats(), live = one.live();
+    const auto lanes = one.lanes();
+    for (Norm norm : kNorms) {
+      expect_same(measure, reference::measure, a, e, live, one.count(), norm, a, lanes);
+      expect_same(measure, reference::measure, a, nullptr, nullptr, one.count(), norm, a, lanes);
+    }
+  });
+}
+
+TEST_P(SignKernels, ASumGoesOnOverCallsOfAMultipleOf16) {
+  for_each_case([](Case& one) {
+    const auto a = one.floats().values, e = one.floats().values;
+    std::vector<float> p(a.size());
+    for (Norm norm : kNorms) {
+      Lanes whole, parts;
+      reference::measure(a.data(), e.data(), nullptr, a.size(), norm, p.data(), whole);
+      for (std::size_t k = 0; k < a.size(); k += 48)
+        measure(a.data() + k, e.data() + k, nullptr, std::min<std::size_t>(48, a.size() - k), norm,
+                p.data() + k, parts);
+      EXPECT_TRUE(testing::same(whole, parts));
+    }
+  });
+}
+
+TEST_P(SignKernels, CodeEqualsTheReference) {
+  for_each_case([](Case& one) {
+    const auto p = one.floats(), live = one.live(), e = one.floats();
+    const auto bits = one.bits();
+    for (float scale : kScales) {
+      expect_same(code, reference::code, p, nullptr, one.count(), scale, 1.0F, e, bits);
+      expect_same(code, reference::code, p, live, one.count(), scale, 1.0F, e, bits);
+      expect_same(code, reference::code, p, live, one.count(), scale, 3.3F, e, bits);
+    }
+  });
+}
+
+TEST_P(SignKernels, CodeMayWriteOverItsInput) {
+  for_each_case([](Case& one) {
+    const auto p = one.floats(), live = one.live();
+    const auto bits = one.bits();
+    expect_same(code, reference::code, p, nullptr, one.count(), 0.3F, 1.0F, p, bits);
+    expect_same(code, reference::code, p, live, one.count(), 0.3F, 4.0F, p, bits);
+  });
+}
+
+TEST_P(SignKernels, ServeEqualsTheReference) {
+  for_each_case([](Case& one) {
+    const auto e = one.floats(), live = one.live(), q = one.floats();
+    const auto lanes = one.lanes();
+    std::vector<CodedArray> coded;
+    for (int codes = 1; codes <= 5; ++codes) {
+      coded.push_back({one.count() % 2 == 0 ? 0.1F * static_cast<float>(codes)
+                                            : kScales[codes % std::size(kScales)],
+                       one.bits()});
+      const float factor = 1.0F / static_cast<float>(codes);
+      const Norm norm = kNorms[codes % 2];
+      expect_same(serve, reference::serve, coded, codes, factor, e, nullptr, one.count(), norm, q,
+                  lanes);
+      expect_same(serve, reference::serve, coded, codes, factor, e, live, one.count(), norm, q,
+                  lanes);
+      expect_same(serve, reference::serve, coded, codes, factor, e, live, one.count(), norm, e,
+                  lanes);
+    }
+  });
+}
+
+TEST_P(SignKernels, ServeEqualsTheReferenceWithManyRanks) {
+  for_each_size([](Case& one) {
+    const auto e = one.floats(), q = one.floats();
+    std::vector<CodedArray> coded;
+    for (int i = 0; i < 33; ++i) coded.push_back({0.1F + static_cast<float>(i), one.bits()});
+    for (int codes : {7, 8, 9, 16, 33})
+      expect_same(serve, reference::serve, coded, codes, 1.0F / static_cast<float>(codes), e,
+                  nullptr, one.count(), Norm::kL2, q, one.lanes());
+  });
+}
+
+TEST_P(SignKernels, DecodeEqualsTheReference) {
+  for_each_size([](Case& one) {
+    const auto bits = one.bits();
+    const auto out = one.floats();
+    for (float scale : kScales)
+      expect_same(decode, reference::decode, CodedArray{scale, bits}, one.count(), out);
+  });
+}
+
+TEST_P(SignKernels, CountLiveEqualsTheReference) {
+  for_each_case([](Case& one) {
+    expect_same(count_live, reference::count_live, one.live(), one.count());
+    expect_same(count_live, reference::count_live, one.floats(), one.count());
+  });
+}
+
+TEST_P(SignKernels, MinusZeroIsNegativeInTheBitAndInTheResidual) {
+  const float p[] = {-0.0F, 0.0F};
+  float e[2];
+  std::uint8_t bits[8];
+  code(p, nullptr, 2, 0.5F, 1.0F, e, bits);
+  EXPECT_EQ(bits[0], 1);
+  EXPECT_EQ(e[0], 0.5F);
+  EXPECT_EQ(e[1], -0.5F);
+}
+
+}  // namespace
+}  // namespace laconic::kernels
