@@ -1,6 +1,7 @@
 # The public API: what is installed, and all that app/, python/ and examples/ may include.
 # One list and install(FILES), since FILE_SET would need CMake 3.23. tests/layers.py reads it too.
 set(LACONIC_PUBLIC_HEADERS
+  laconic/collective/mean.h
   laconic/core/buffer.h
   laconic/core/error.h
   laconic/core/hash.h
