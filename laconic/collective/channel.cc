@@ -5,8 +5,7 @@
 namespace laconic {
 
 Channel::Channel(Transport* transport)
-    : transport_(transport),
-      blocks_(transport ? static_cast<std::size_t>(transport->size()) : 0) {}
+    : transport_(transport), blocks_(transport ? static_cast<std::size_t>(transport->size()) : 0) {}
 
 std::size_t Channel::post(const Exchange& exchange, std::span<const std::byte> bytes) {
   transport_->post(exchange, bytes);

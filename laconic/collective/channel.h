@@ -26,9 +26,9 @@ class Channel {
   std::size_t posted_ = 0, retired_ = 0;
 };
 
-// The messages that one phase of a Mean sends: a ring of slots, each written again only after it retired. A phase
-// works on slice t - phase*kLag at tick t; because all phases lag alike, exchanges arrive on each channel in the order
-// in which they were posted.
+// The messages that one phase of a Mean sends: a ring of slots, each written again only after it
+// retired. A phase works on slice t - phase*kLag at tick t; because all phases lag alike, exchanges
+// arrive on each channel in the order in which they were posted.
 class Outbox {
  public:
   static constexpr std::size_t kLag = 2;

@@ -1,7 +1,8 @@
+#include "laconic/kernels/dense.h"
+
 #include <cstring>
 
 #include "laconic/collective/float_shares.h"
-#include "laconic/kernels/dense.h"
 
 namespace laconic {
 namespace {
@@ -25,7 +26,8 @@ class DenseCoder final : public FloatShares {
                      std::byte* to = out.data() + width() * (begin - range.begin);
                      float* floats = bf16_ ? scratch(thread) : reinterpret_cast<float*>(to);
                      fill_floats(source, begin, count, false, floats);
-                     if (bf16_) kernels::to_bf16(floats, count, reinterpret_cast<std::uint16_t*>(to));
+                     if (bf16_)
+                       kernels::to_bf16(floats, count, reinterpret_cast<std::uint16_t*>(to));
                      if (!pending_.empty()) std::memset(pending_.data() + begin, 0, 4 * count);
                    });
   }

@@ -11,7 +11,9 @@ namespace laconic {
 bool fill_floats(Fill fill, std::size_t begin, std::size_t count, bool fallback, float* out) {
   bool good = true;
   for (std::size_t at = 0; at < count; at += Mean::kTile) {
-    Tile tile{.begin = begin + at, .count = std::min(Mean::kTile, count - at), .values = out + at,
+    Tile tile{.begin = begin + at,
+              .count = std::min(Mean::kTile, count - at),
+              .values = out + at,
               .fallback = fallback};
     good &= fill(tile);
     if (tile.values != out + at) std::memcpy(out + at, tile.values, 4 * tile.count);

@@ -24,7 +24,8 @@ Range part(std::size_t begin, std::size_t count, std::size_t length, std::size_t
 
 }  // namespace
 
-// Slices let coding overlap with sending: a few dozen are enough, and small ones cost more than they hide.
+// Slices let coding overlap with sending: a few dozen are enough, and small ones cost more than
+// they hide.
 Layout::Layout(std::size_t elements, int per_node, int nodes, std::size_t grain,
                std::size_t largest_slice)
     : elements_(elements),

@@ -15,8 +15,8 @@ namespace {
 // What all ranks must ask for alike, with the words for each in a message.
 constexpr int kAsked = 9;
 constexpr const char* kWords[kAsked] = {
-    "mean of kind", "elements", "bf16", "elements a scale block", "scale norm",
-    "form",         "seed",     "bucket", "pending"};
+    "mean of kind", "elements", "bf16",   "elements a scale block", "scale norm", "form",
+    "seed",         "bucket",   "pending"};
 
 void agree(const MeanConfig& config, Transport& world) {
   const std::uint64_t mine[kAsked] = {static_cast<std::uint64_t>(config.kind),
@@ -58,7 +58,8 @@ std::string problem(const MeanConfig& config, const Nodes& nodes) {
 
 std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Pool& pool) {
   const std::string wrong = problem(config, nodes);
-  // Asked of everybody before anyone gives up, so that one bad rank cannot leave the others waiting.
+  // Asked of everybody before anyone gives up, so that one bad rank cannot leave the others
+  // waiting.
   agree(config, *nodes.world);
   if (!wrong.empty()) throw Error(Code::kInvalidArgument, wrong);
   if (config.kind == MeanKind::kRandomSign && config.form == RandomForm::kSingleRound)
@@ -75,7 +76,8 @@ std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Po
     fail(Code::kInvalidArgument, "no mean of kind {}", static_cast<int>(kind));
   };
   const std::size_t grain = kind == MeanKind::kOneBit ? config.scale_block : Mean::kTile;
-  const std::size_t largest = kind == MeanKind::kDense ? std::size_t{1} << 20 : std::size_t{8} << 20;
+  const std::size_t largest =
+      kind == MeanKind::kDense ? std::size_t{1} << 20 : std::size_t{8} << 20;
   const Layout layout(config.elements, nodes.per_node, nodes.nodes, grain, largest);
   const Range shard = layout.shard(nodes.local), chunk = layout.chunk(nodes.local, nodes.node);
   const Place place{.rank = nodes.world->rank(),

@@ -20,12 +20,13 @@ const std::uint8_t* bits_at(const std::byte* bits, std::size_t offset) {
   return reinterpret_cast<const std::uint8_t*>(bits + offset / 8);
 }
 
-// Vocabulary: a block is what shares one scale; a tile is the part of it that is worked on in L1 (a whole block unless
-// blocks are long). p = what is to be said, C(p) = copysign(scale, p) what is said, p - C(p) the residual that the next
-// exchange says. Workers keep theirs on what they code, the owner of a chunk keeps one on the chunk.
+// Vocabulary: a block is what shares one scale; a tile is the part of it that is worked on in L1 (a
+// whole block unless blocks are long). p = what is to be said, C(p) = copysign(scale, p) what is
+// said, p - C(p) the residual that the next exchange says. Workers keep theirs on what they code,
+// the owner of a chunk keeps one on the chunk.
 //
-// A sum over a block runs in 16 lanes from its first to its last element; with one scale a chunk it is folded every
-// 4096 elements and the parts are added in double.
+// A sum over a block runs in 16 lanes from its first to its last element; with one scale a chunk it
+// is folded every 4096 elements and the parts are added in double.
 class BlockSum {
  public:
   explicit BlockSum(bool in_parts) : in_parts_(in_parts) {}
@@ -73,7 +74,8 @@ class OneBitCoder final : public FloatShares {
                                   : pending_.data() + begin;
       const float* added = pending_.empty() ? e : nullptr;
       const auto message = [&](bool fallback) {
-        return [this, source, added, begin, thread, fallback](std::size_t at, std::size_t n, BlockSum& sum) {
+        return [this, source, added, begin, thread, fallback](std::size_t at, std::size_t n,
+                                                              BlockSum& sum) {
           Tile tile{.begin = at, .count = n, .values = scratch(thread), .fallback = fallback};
           const bool good = source(tile);
           kernels::measure(tile.values, added ? added + (at - begin) : nullptr, live(at), n, norm_,
@@ -168,10 +170,11 @@ class OneBitCoder final : public FloatShares {
     wire::seal(out, header(range));
   }
 
-  // measure(at, n, sum) leaves p of a tile in scratch. False, with nothing changed, when the block is bad.
+  // measure(at, n, sum) leaves p of a tile in scratch. False, with nothing changed, when the block
+  // is bad.
   template <typename Measure>
-  bool code_block(std::size_t begin, std::size_t count, int thread, const Measure& measure, float* e,
-                  std::byte* bits, float* scale, float gain) {
+  bool code_block(std::size_t begin, std::size_t count, int thread, const Measure& measure,
+                  float* e, std::byte* bits, float* scale, float gain) {
     BlockSum sum(block_ == 0);
     std::size_t counted = 0;
     bool good = true;
@@ -192,8 +195,8 @@ class OneBitCoder final : public FloatShares {
     return true;
   }
   template <typename Measure>
-  bool code_block(std::size_t begin, std::size_t count, int thread, const Measure& measure, float* e,
-                  std::byte* bits, float* scale) {
+  bool code_block(std::size_t begin, std::size_t count, int thread, const Measure& measure,
+                  float* e, std::byte* bits, float* scale) {
     return code_block(begin, count, thread, measure, e, bits, scale, gain_);
   }
 
@@ -235,7 +238,8 @@ class OneBitCoder final : public FloatShares {
 
 }  // namespace
 
-std::unique_ptr<Coder> make_one_bit_coder(const MeanConfig& config, const Place& place, Pool& pool) {
+std::unique_ptr<Coder> make_one_bit_coder(const MeanConfig& config, const Place& place,
+                                          Pool& pool) {
   return std::make_unique<OneBitCoder>(config, place, pool);
 }
 

@@ -94,10 +94,10 @@ void Pipeline::take(std::size_t slice, Take take) {
   const std::size_t size = coder_->served_size(layout_.capacity(slice));
   for (int shard = 0; shard < nodes_.per_node; ++shard)
     for (int chunk = 0; chunk < nodes_.nodes; ++chunk) {
-      const std::byte* served = hierarchical() ? blocks[times(shard, 1)] + times(chunk, size)
-                                               : blocks[times(chunk, 1)];
-      coder_->take(layout_.range(shard, chunk, slice), {served, size},
-                   nodes_.rank_of(chunk, shard), take);
+      const std::byte* served =
+          hierarchical() ? blocks[times(shard, 1)] + times(chunk, size) : blocks[times(chunk, 1)];
+      coder_->take(layout_.range(shard, chunk, slice), {served, size}, nodes_.rank_of(chunk, shard),
+                   take);
     }
 }
 
@@ -107,7 +107,8 @@ void Pipeline::exchange(Fill fill, Take take, const Round& round) {
   const std::size_t phases = hierarchical() ? 5 : 3;
   for (std::size_t tick = 0; tick < slices + (phases - 1) * Outbox::kLag; ++tick) {
     const auto at = [&](std::size_t phase, auto work) {
-      if (tick >= phase * Outbox::kLag && tick - phase * Outbox::kLag < slices) work(tick - phase * Outbox::kLag);
+      if (tick >= phase * Outbox::kLag && tick - phase * Outbox::kLag < slices)
+        work(tick - phase * Outbox::kLag);
     };
     std::size_t phase = 0;
     if (hierarchical()) at(phase++, [&](std::size_t slice) { share(slice, fill); });

@@ -11,9 +11,9 @@ namespace laconic {
 //
 // Phases of a slice (Hierarchical-1-bit-All-Reduce; A and F fall away when every rank is a node):
 //   A  share     inside the node, all-to-all: this rank's values of every shard
-//   C  code      between nodes, all-to-all: the node's mean of the own shard, for each chunk's owner
-//   E  serve     between nodes, all-gather: the mean of the own chunk, coded again
-//   F  forward   inside the node, all-gather: the served chunks of the own shard
+//   C  code      between nodes, all-to-all: the node's mean of the own shard, for each chunk's
+//   owner E  serve     between nodes, all-gather: the mean of the own chunk, coded again F  forward
+//   inside the node, all-gather: the served chunks of the own shard
 //      take      every chunk of every shard is decoded
 class Pipeline final : public Mean {
  public:

@@ -19,9 +19,10 @@ constexpr std::size_t kTileWords = kTile / wire::kWord;
 const std::uint8_t* as_bits(const std::byte* p) { return reinterpret_cast<const std::uint8_t*>(p); }
 std::uint8_t* as_bits(std::byte* p) { return reinterpret_cast<std::uint8_t*>(p); }
 
-// Birder's consensus in two rounds. Every voice (a rank, or a node in a hierarchy) sends one random bit an element, +1
-// with probability (1 + u)/2; the owner counts the +1 among the voices on which a word is active, and either draws
-// again in proportion (two-round) or sends the count itself (count).
+// Birder's consensus in two rounds. Every voice (a rank, or a node in a hierarchy) sends one random
+// bit an element, +1 with probability (1 + u)/2; the owner counts the +1 among the voices on which
+// a word is active, and either draws again in proportion (two-round) or sends the count itself
+// (count).
 class RandomSignCoder final : public Coder {
  public:
   RandomSignCoder(const MeanConfig& config, const Place& place, Pool& pool)
@@ -69,7 +70,9 @@ class RandomSignCoder final : public Coder {
  private:
   bool counts() const { return config_.form == RandomForm::kCount; }
   std::size_t threads() const { return static_cast<std::size_t>(pool_.threads()); }
-  float* scratch(int thread) const { return scratch_.data() + kTile * static_cast<std::size_t>(thread); }
+  float* scratch(int thread) const {
+    return scratch_.data() + kTile * static_cast<std::size_t>(thread);
+  }
   static std::size_t activity_size(std::size_t elements) { return (wire::words(elements) + 7) / 8; }
 
   wire::Header header(wire::Form form, const Range& range) const {
@@ -96,17 +99,16 @@ void store_activity(std::uint64_t active, std::size_t count, std::byte* out) {
 }
 
 void RandomSignCoder::share(const Range& range, Fill fill, std::span<std::byte> out) {
-  for_each_piece(pool_, range.begin, range.count, kTile,
-                 [&](std::size_t begin, std::size_t count, int thread) {
-                   const std::size_t at = begin - range.begin;
-                   Tile tile{.begin = begin, .count = count, .values = scratch(thread),
-                             .random = true};
-                   fill(tile);
-                   kernels::ratio_to_bf16(tile.values, tile.bounds, count,
-                                          reinterpret_cast<std::uint16_t*>(out.data() + 2 * at));
-                   store_activity(tile.active, count,
-                                  out.data() + 2 * range.capacity + activity_size(at));
-                 });
+  for_each_piece(
+      pool_, range.begin, range.count, kTile,
+      [&](std::size_t begin, std::size_t count, int thread) {
+        const std::size_t at = begin - range.begin;
+        Tile tile{.begin = begin, .count = count, .values = scratch(thread), .random = true};
+        fill(tile);
+        kernels::ratio_to_bf16(tile.values, tile.bounds, count,
+                               reinterpret_cast<std::uint16_t*>(out.data() + 2 * at));
+        store_activity(tile.active, count, out.data() + 2 * range.capacity + activity_size(at));
+      });
 }
 
 // The node's u: its mean over the ranks on which the word is active.
@@ -140,8 +142,12 @@ void RandomSignCoder::code(const Range& range, Fill source, std::span<std::byte>
   for_each_piece(pool_, range.begin, range.count, kTile,
                  [&](std::size_t begin, std::size_t count, int thread) {
                    const std::size_t at = begin - range.begin;
-                   Tile tile{.begin = begin, .count = count, .values = scratch(thread),
-                             .random = true, .draw = &draw_, .bits = as_bits(to.bits + at / 8)};
+                   Tile tile{.begin = begin,
+                             .count = count,
+                             .values = scratch(thread),
+                             .random = true,
+                             .draw = &draw_,
+                             .bits = as_bits(to.bits + at / 8)};
                    source(tile);
                    if (!tile.drawn)
                      kernels::draw(draw_, begin, tile.values, tile.bounds, count, tile.bits);
@@ -166,7 +172,8 @@ void RandomSignCoder::serve(const Range& range, std::span<const std::byte* const
         const std::uint8_t** bits = bits_.data() + slot * coded.size();
         const std::uint8_t** active = active_.data() + slot * coded.size();
         for (std::size_t r = 0; r < coded.size(); ++r) {
-          const auto in = wire::parts(std::span(coded[r], coded_size(range.capacity)), range.capacity);
+          const auto in =
+              wire::parts(std::span(coded[r], coded_size(range.capacity)), range.capacity);
           bits[r] = as_bits(in.bits + at / 8);
           active[r] = as_bits(in.extras + activity_size(at));
         }
@@ -199,9 +206,8 @@ void RandomSignCoder::take(const Range& range, std::span<const std::byte> served
         if (counts()) {
           std::uint16_t* voters = voters_.data() + static_cast<std::size_t>(thread) * kTileWords;
           std::memcpy(voters, in.extras + 2 * word, 2 * wire::words(count));
-          kernels::counts_to_floats(
-              as_bits(in.bits + word * 8 * static_cast<std::size_t>(planes_)), voters, planes_,
-              count, scratch(thread));
+          kernels::counts_to_floats(as_bits(in.bits + word * 8 * static_cast<std::size_t>(planes_)),
+                                    voters, planes_, count, scratch(thread));
         } else {
           kernels::signs_to_floats(as_bits(in.bits + at / 8),
                                    as_bits(in.extras + activity_size(at)), count, scratch(thread));

@@ -85,10 +85,10 @@ void SingleRound::deal(std::size_t index) {
     PhiloxCounter random{};
     for (std::size_t i = ranks - 1, drawn = 0; i > 0; --i, ++drawn) {
       if (drawn % 4 == 0)
-        random = philox({static_cast<std::uint32_t>(Stream::kDealing),
-                         static_cast<std::uint32_t>(drawn / 4), config_.bucket,
-                         static_cast<std::uint32_t>(s.first_run + run)},
-                        draw_.key);
+        random = philox(
+            {static_cast<std::uint32_t>(Stream::kDealing), static_cast<std::uint32_t>(drawn / 4),
+             config_.bucket, static_cast<std::uint32_t>(s.first_run + run)},
+            draw_.key);
       const std::size_t j = (std::uint64_t{random[drawn % 4]} * (i + 1)) >> 32;
       std::swap(cards[i], cards[j]);
     }
@@ -110,9 +110,13 @@ void SingleRound::send(std::size_t index, Fill fill) {
     const std::size_t first = t * kTileWords, at = t * kTile;
     const std::size_t words = std::min(kTileWords, s.words - first);
     std::uint64_t* bits = tile_bits_.data() + 2 * kTileWords * static_cast<std::size_t>(thread);
-    Tile tile{.begin = s.begin + at, .count = std::min(kTile, s.count - at),
+    Tile tile{.begin = s.begin + at,
+              .count = std::min(kTile, s.count - at),
               .values = scratch_.data() + kTile * static_cast<std::size_t>(thread),
-              .random = true, .draw = &draw_, .wanted = 0, .bits = reinterpret_cast<std::uint8_t*>(bits)};
+              .random = true,
+              .draw = &draw_,
+              .wanted = 0,
+              .bits = reinterpret_cast<std::uint8_t*>(bits)};
     for (std::size_t w = 0; w < words; ++w)
       tile.wanted |= std::uint64_t{owner[first + w] == me} << w;
     fill(tile);
@@ -130,7 +134,8 @@ void SingleRound::send(std::size_t index, Fill fill) {
   });
   for (std::size_t run = 0; run < s.runs; ++run)
     to.extras[run / 8] |= static_cast<std::byte>(active_[run] << (run % 8));
-  wire::seal(out, {wire::Form::kRandomSigns, static_cast<std::uint32_t>(s.runs * kWord), sequence_});
+  wire::seal(out,
+             {wire::Form::kRandomSigns, static_cast<std::uint32_t>(s.runs * kWord), sequence_});
   sent_.post(index);
 }
 
@@ -150,9 +155,9 @@ void SingleRound::take(std::size_t index, Take take) {
   for (int node = 0; node < nodes_.nodes; ++node)
     for (int local = 0; local < nodes_.per_node; ++local) {
       const int rank = nodes_.rank_of(node, local);
-      const std::byte* message =
-          hierarchical() ? blocks[static_cast<std::size_t>(local)] + static_cast<std::size_t>(node) * size
-                         : blocks[static_cast<std::size_t>(node)];
+      const std::byte* message = hierarchical() ? blocks[static_cast<std::size_t>(local)] +
+                                                      static_cast<std::size_t>(node) * size
+                                                : blocks[static_cast<std::size_t>(node)];
       wire::check({message, size}, size,
                   {wire::Form::kRandomSigns, static_cast<std::uint32_t>(s.runs * kWord), sequence_},
                   rank);

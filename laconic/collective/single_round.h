@@ -5,10 +5,10 @@
 
 namespace laconic {
 
-// Birder's consensus in one round: P(r = +1) = (1 + mean of u)/2 is the law of copying the bit of one rank drawn
-// uniformly. Words of 64 elements are dealt: the n words of a run go to the n ranks by a random permutation that all
-// ranks know, and each rank draws and sends only its own. In a hierarchy the all-gather goes between nodes first (E),
-// then inside them (F).
+// Birder's consensus in one round: P(r = +1) = (1 + mean of u)/2 is the law of copying the bit of
+// one rank drawn uniformly. Words of 64 elements are dealt: the n words of a run go to the n ranks
+// by a random permutation that all ranks know, and each rank draws and sends only its own. In a
+// hierarchy the all-gather goes between nodes first (E), then inside them (F).
 class SingleRound final : public Mean {
  public:
   SingleRound(const MeanConfig& config, const Nodes& nodes, Pool& pool);
@@ -42,11 +42,11 @@ class SingleRound final : public Mean {
   Outbox sent_, forwarded_;
   kernels::Draw draw_;
   std::uint32_t sequence_ = 0;
-  Buffer<std::uint16_t> owners_;       // of the words of the slices in flight
-  Buffer<std::uint8_t> active_;        // of the own words of a slice, a byte each
-  Buffer<float> scratch_;              // a tile a thread
-  Buffer<std::uint64_t> tile_bits_;    // 64 words a thread
-  std::vector<std::uint16_t> cards_;   // a permutation a thread
+  Buffer<std::uint16_t> owners_;        // of the words of the slices in flight
+  Buffer<std::uint8_t> active_;         // of the own words of a slice, a byte each
+  Buffer<float> scratch_;               // a tile a thread
+  Buffer<std::uint64_t> tile_bits_;     // 64 words a thread
+  std::vector<std::uint16_t> cards_;    // a permutation a thread
   std::vector<const std::byte*> from_;  // each rank's message
 };
 

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <span>
 
-// The bytes of a coded chunk (docs/wire_format.md). Little-endian, no padding between parts: a header, then bit
-// words, then what the form adds. A message is as long as its capacity asks, however few elements it holds, so that all
-// messages of an exchange have equal size.
+// The bytes of a coded chunk (docs/wire_format.md). Little-endian, no padding between parts: a
+// header, then bit words, then what the form adds. A message is as long as its capacity asks,
+// however few elements it holds, so that all messages of an exchange have equal size.
 namespace laconic::wire {
 
 enum class Form : std::uint8_t {
@@ -55,7 +55,8 @@ Parts<Byte> parts(std::span<Byte> message, std::size_t capacity, int planes = 1)
 // Writes the header with a checksum of everything after it. REQUIRES: the payload is complete.
 void seal(std::span<std::byte> message, const Header& header);
 
-// Throws Error(kCorrupt), naming `rank` and both values, unless `message` is of `size` bytes, sealed and as expected.
+// Throws Error(kCorrupt), naming `rank` and both values, unless `message` is of `size` bytes,
+// sealed and as expected.
 void check(std::span<const std::byte> message, std::size_t size, const Header& expected, int rank);
 
 // Throws Error(kCorrupt) unless every scale is finite and not negative.
