@@ -73,7 +73,8 @@ Nodes make_nodes(Transport& world, int ranks_per_node) {
               .nodes = place.nodes,
               .per_node = place.per_node,
               .node = place.node,
-              .local = place.local};
+              .local = place.local,
+              .ranks = {}};
   if (place.per_node == 1) return nodes;
   nodes.ranks = place.ranks;
   nodes.inside = world.split(place.node);

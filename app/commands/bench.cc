@@ -1,0 +1,14 @@
+#include <CLI/CLI.hpp>
+
+#include "app/commands/commands.h"
+
+namespace laconic::app {
+
+void add_bench(CLI::App& app) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure kernels and means on this machine");
+  bench->require_subcommand(1);
+  add_bench_kernels(*bench);
+  add_bench_mean(*bench);
+}
+
+}  // namespace laconic::app

@@ -1,0 +1,304 @@
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <cstring>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "app/commands/commands.h"
+#include "app/timing.h"
+#include "laconic/core/buffer.h"
+#include "laconic/core/error.h"
+#include "laconic/kernels/dense.h"
+#include "laconic/kernels/plain.h"
+#include "laconic/kernels/random_sign.h"
+#include "laconic/kernels/sign.h"
+#include "laconic/kernels/target.h"
+#include "laconic/kernels/update.h"
+
+namespace laconic::app {
+namespace {
+
+namespace k = kernels;
+
+constexpr std::size_t kBlock = 4096;
+constexpr int kVoices = 4;
+
+struct Options {
+  std::size_t elements = std::size_t{64} << 20;
+  int repeats = 7;
+  bool json = false;
+  std::string target;
+};
+
+// The arrays that the kernels work on. Values stay near their start however often a kernel runs.
+struct Arrays {
+  explicit Arrays(std::size_t n)
+      : g(n),
+        m(n),
+        v(n),
+        x(n),
+        e(n),
+        bits(n / 8 + 8),
+        coded(n / 8 + 8),
+        scales(n / kBlock + 1),
+        active(n / 64 / 8 + 8),
+        counts(n / 64 * 24 + 24),
+        voters(n / 64 + 1),
+        half(n) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto r = philox({static_cast<std::uint32_t>(i), 0, 0, 0}, {1, 2});
+      g[i] = static_cast<float>(static_cast<std::int32_t>(r[0])) * 0x1p-31F;
+      m[i] = static_cast<float>(static_cast<std::int32_t>(r[1])) * 0x1p-32F;
+      v[i] = 0.5F + static_cast<float>(r[2]) * 0x1p-33F;
+      x[i] = static_cast<float>(static_cast<std::int32_t>(r[3])) * 0x1p-31F;
+      bits[i / 8] = static_cast<std::uint8_t>(r[0]);
+    }
+    std::fill_n(scales.data(), scales.size(), 0.5F);
+    std::memset(active.data(), 0xFF, active.size());
+    std::fill_n(voters.data(), voters.size(), std::uint16_t{kVoices});
+  }
+  Buffer<float> g, m, v, x, e;
+  Buffer<std::uint8_t> bits, coded;
+  Buffer<float> scales;
+  Buffer<std::uint8_t> active, counts;
+  Buffer<std::uint16_t> voters;
+  Buffer<std::uint16_t> half;
+};
+
+struct Case {
+  const char* name;
+  const char* limit;  // "streaming": memory bounds it; "compute": arithmetic does
+  k::Traffic traffic;
+  std::function<void(std::size_t at, std::size_t count)> run;  // one block
+};
+
+std::vector<Case> cases(Arrays& a) {
+  constexpr const char* kStreaming = "streaming";
+  constexpr const char* kCompute = "compute";
+  static const k::AdamStep step{0.9F, 0.1F, 0.999F, 0.001F, 1e-4F, 1.0F, 1.0F, 1e-8F, 0.0F};
+  static const k::Draw draw{.key = {1, 2}};
+  static Buffer<float> tile(kBlock);
+  float *g = a.g.data(), *m = a.m.data(), *v = a.v.data(), *x = a.x.data(), *e = a.e.data();
+  float *t = tile.data(), *s = a.scales.data();
+  std::uint8_t *bits = a.bits.data(), *coded = a.coded.data();
+  const auto encode = [=](k::Norm norm) {
+    return [=](std::size_t i, std::size_t n) {
+      k::Lanes lanes;
+      k::measure(g + i, e + i, nullptr, n, norm, t, lanes);
+      s[i / kBlock] = k::scale_of(k::fold(lanes), n, norm);
+      k::code(t, nullptr, n, s[i / kBlock], 1.0F, e + i, coded + i / 8);
+    };
+  };
+  return {
+      {"encode_l2",
+       kStreaming,
+       {.reads = {g}, .updates = {e}, .bits_out = coded},
+       encode(k::Norm::kL2)},
+      {"encode_l1",
+       kStreaming,
+       {.reads = {g}, .updates = {e}, .bits_out = coded},
+       encode(k::Norm::kL1)},
+      {"decode",
+       kStreaming,
+       {.writes = {m}, .bits_in = bits},
+       [=](std::size_t i, std::size_t n) {
+         k::decode({s[i / kBlock], bits + i / 8}, n, m + i);
+       }},
+      {"serve_4",
+       kCompute,
+       {.updates = {e}, .bits_in = bits, .bits_out = coded},
+       [=](std::size_t i, std::size_t n) {
+         k::Coded from[kVoices];
+         for (auto& one : from) one = {s[i / kBlock], bits + i / 8};
+         k::Lanes lanes;
+         k::serve(from, kVoices, 1.0F / kVoices, e + i, nullptr, n, k::Norm::kL2, t, lanes);
+         const float scale = k::scale_of(k::fold(lanes), n, k::Norm::kL2);
+         k::code(t, nullptr, n, scale, 1.0F, e + i, coded + i / 8);
+       }},
+      {"sgdm",
+       kStreaming,
+       {.reads = {g}, .updates = {m, x}},
+       [=](std::size_t i, std::size_t n) {
+         k::sgdm({0.9F, 1e-4F, 1.0F}, g + i, m + i, x + i, n);
+       }},
+      {"adamw",
+       kStreaming,
+       {.reads = {g}, .updates = {m, v, x}},
+       [=](std::size_t i, std::size_t n) { k::adamw(step, g + i, m + i, v + i, x + i, n); }},
+      {"momentum",
+       kStreaming,
+       {.reads = {g, m}, .writes = {e}},
+       [=](std::size_t i, std::size_t n) { k::momentum(step, g + i, m + i, e + i, n); }},
+      {"one_bit_apply",
+       kStreaming,
+       {.reads = {g, v}, .updates = {x}, .writes = {m}},
+       [=](std::size_t i, std::size_t n) {
+         k::one_bit_apply(step, g + i, m + i, v + i, x + i, n);
+       }},
+      {"zero_one_message",
+       kStreaming,
+       {.reads = {g, m, e}, .writes = {x}},
+       [=](std::size_t i, std::size_t n) {
+         k::zero_one_message(step, 1.0F, g + i, m + i, e + i, x + i, n);
+       }},
+      {"zero_one_local",
+       kStreaming,
+       {.reads = {g, v}, .updates = {m, e, x}},
+       [=](std::size_t i, std::size_t n) {
+         k::zero_one_local(step, 0.5F, g + i, m + i, v + i, e + i, x + i, n);
+       }},
+      {"zero_one_sync",
+       kStreaming,
+       {.reads = {g, v}, .updates = {x}, .writes = {m, e}},
+       [=](std::size_t i, std::size_t n) {
+         k::zero_one_sync(step, 1.0F, g + i, m + i, v + i, x + i, e + i, n);
+       }},
+      {"birder_moments_draw",
+       kStreaming,
+       {.reads = {g}, .updates = {m, e}, .bits_out = coded},
+       [=](std::size_t i, std::size_t n) {
+         if (!k::all_finite(g + i, n)) return;
+         k::birder_moments({0.9F, 0.1F}, g + i, m + i, e + i, n, draw, i, ~0ULL, coded + i / 8);
+       }},
+      {"birder_update",
+       kStreaming,
+       {.reads = {g}, .updates = {x}},
+       [=](std::size_t i, std::size_t n) { k::birder_update(1e-4F, 1.0F, g + i, x + i, n); }},
+      {"draw",
+       kCompute,
+       {.reads = {m, v}, .bits_out = coded},
+       [=](std::size_t i, std::size_t n) { k::draw(draw, i, m + i, v + i, n, coded + i / 8); }},
+      {"count_redraw_4",
+       kCompute,
+       {.bits_in = bits, .bits_out = coded},
+       [=, &a](std::size_t i, std::size_t n) {
+         const std::uint8_t *from[kVoices], *active[kVoices];
+         for (int r = 0; r < kVoices; ++r) {
+           from[r] = bits + i / 8;
+           active[r] = a.active.data() + i / 64 / 8;
+         }
+         std::uint8_t* counts = a.counts.data();
+         k::count_signs(from, active, kVoices, (n + 63) / 64, counts, a.voters.data());
+         k::redraw(draw, i, counts, a.voters.data(), k::planes_of(kVoices), n, coded + i / 8);
+       }},
+      {"add",
+       kStreaming,
+       {.reads = {g}, .updates = {x}},
+       [=](std::size_t i, std::size_t n) { k::add(g + i, n, x + i); }},
+      {"sum_2",
+       kStreaming,
+       {.reads = {g, v}, .writes = {m}},
+       [=](std::size_t i, std::size_t n) {
+         const float* from[] = {g + i, v + i};
+         k::sum(from, 2, n, 0.5F, m + i);
+       }},
+      {"to_bf16",
+       kCompute,
+       {.reads = {g}},
+       [=, &a](std::size_t i, std::size_t n) { k::to_bf16(g + i, n, a.half.data()); }},
+  };
+}
+
+// Every target must give the bytes that the best one gives, on the first blocks of fresh arrays.
+void verify() {
+  constexpr std::size_t kSize = 3 * kBlock;
+  std::vector<std::uint64_t> expected;
+  const std::string best = k::target();
+  for (const std::string& target : k::targets()) {
+    k::set_target(target);
+    Arrays arrays(kSize);
+    std::size_t number = 0;
+    for (const Case& one : cases(arrays)) {
+      for (std::size_t at = 0; at < kSize; at += kBlock) one.run(at, kBlock);
+      std::uint64_t sum = 0;
+      for (const auto* floats : {&arrays.m, &arrays.v, &arrays.x, &arrays.e})
+        for (const float value : floats->span()) {
+          std::uint32_t word;
+          std::memcpy(&word, &value, 4);
+          sum = sum * 31 + word;
+        }
+      for (const std::uint8_t byte : arrays.coded.span()) sum = sum * 31 + byte;
+      if (target == best)
+        expected.push_back(sum);
+      else if (expected[number] != sum)
+        fail(Code::kCorrupt, "kernel {} differs between {} and {}", one.name, best, target);
+      ++number;
+    }
+  }
+  k::set_target("");
+}
+
+nlohmann::json measure(const Case& one, const Options& options) {
+  const auto kernel = [&] {
+    for (std::size_t at = 0; at < options.elements; at += kBlock)
+      one.run(at, std::min(kBlock, options.elements - at));
+  };
+  const auto plain = [&] { k::move(one.traffic, options.elements); };
+  kernel();
+  plain();
+  std::vector<double> ours, theirs, ratios;
+  for (int r = 0; r < options.repeats; ++r) {
+    ours.push_back(seconds_of(kernel));
+    theirs.push_back(seconds_of(plain));
+    ratios.push_back(theirs.back() / ours.back());
+  }
+  const Sample took(ours), limit(theirs), ratio(ratios);
+  const double bytes = one.traffic.bytes_per_element() * static_cast<double>(options.elements);
+  return {{"name", one.name},
+          {"class", one.limit},
+          {"elements", options.elements},
+          {"seconds", took.median},
+          {"seconds_least", took.least},
+          {"seconds_most", took.most},
+          {"bytes_per_element", one.traffic.bytes_per_element()},
+          {"gb_per_s", bytes / took.median / 1e9},
+          {"limit_gb_per_s", bytes / limit.median / 1e9},
+          {"gelements_per_s", static_cast<double>(options.elements) / took.median / 1e9},
+          {"ratio", ratio.median},
+          {"target", k::target()}};
+}
+
+void run(const Options& options) {
+  verify();
+  if (!options.target.empty()) k::set_target(options.target);
+  Arrays arrays(options.elements);
+  nlohmann::json rows = nlohmann::json::array();
+  if (!options.json)
+    fmt::print(
+        "# kernels on {}, {} elements, one thread, median of {}\n"
+        "# limit: a plain vector loop with the same reads and writes, in the same run\n"
+        "{:<20} {:>10} {:>9} {:>7} {:>8} {:>8} {:>9} {:>6}\n",
+        k::target(), options.elements, options.repeats, "kernel", "class", "ms", "B/elem", "GB/s",
+        "limit", "Gelem/s", "ratio");
+  for (const Case& one : cases(arrays)) {
+    const auto row = measure(one, options);
+    rows.push_back(row);
+    if (options.json) continue;
+    fmt::print("{:<20} {:>10} {:>9.2f} {:>7.2f} {:>8.1f} {:>8.1f} {:>9.2f} {:>6.2f}\n", one.name,
+               one.limit, 1e3 * row["seconds"].get<double>(), one.traffic.bytes_per_element(),
+               row["gb_per_s"].get<double>(), row["limit_gb_per_s"].get<double>(),
+               row["gelements_per_s"].get<double>(), row["ratio"].get<double>());
+    std::fflush(stdout);
+  }
+  if (options.json) fmt::print("{}\n", rows.dump(2));
+}
+
+}  // namespace
+
+void add_bench_kernels(CLI::App& bench) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = bench.add_subcommand("kernels", "Each kernel against the speed of memory");
+  command->footer("Example: laconic bench kernels --elements 67108864 --json");
+  command->add_option("--elements", options->elements, "Length of the arrays")
+      ->check(CLI::Range(std::size_t{kBlock}, std::size_t{1} << 32))
+      ->capture_default_str();
+  command->add_option("--repeats", options->repeats, "Timed runs of each")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--target", options->target, "Run on this instruction set, e.g. AVX2");
+  command->add_flag("--json", options->json, "An array of objects instead of a table");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace laconic::app

@@ -1,0 +1,14 @@
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+// Each adds one command to the command line; parsing it runs it.
+namespace laconic::app {
+
+void add_bench(CLI::App& app);
+void add_bench_kernels(CLI::App& bench);
+void add_bench_mean(CLI::App& bench);
+
+}  // namespace laconic::app

@@ -1,0 +1,42 @@
+#include "app/units.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include "laconic/core/error.h"
+
+namespace laconic::app {
+namespace {
+
+using Unit = std::pair<const char*, double>;
+
+constexpr Unit kRates[] = {
+    {"gbit", 1e9 / 8}, {"mbit", 1e6 / 8}, {"kbit", 1e3 / 8}, {"bit", 1.0 / 8}};
+constexpr Unit kTimes[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+
+template <std::size_t n>
+double parse(const std::string& text, const Unit (&units)[n], const char* what,
+             const char* example) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  if (end != text.c_str() && std::isfinite(number) && number >= 0)
+    for (const auto& [name, factor] : units)
+      if (std::string(end) == name) return number * factor;
+  fail(Code::kInvalidArgument, "\"{}\" is not a {}: write it like {}", text, what, example);
+}
+
+}  // namespace
+
+Link parse_link(const std::string& text) {
+  const std::size_t comma = text.find(',');
+  Link link;
+  link.bytes_per_second = parse(text.substr(0, comma), kRates, "rate", "100mbit or 1gbit,50us");
+  if (!(link.bytes_per_second > 0))
+    fail(Code::kInvalidArgument, "a rate of {} carries nothing: write it like 100mbit", text);
+  if (comma != std::string::npos)
+    link.latency_seconds = parse(text.substr(comma + 1), kTimes, "latency", "50us or 1ms");
+  return link;
+}
+
+}  // namespace laconic::app
