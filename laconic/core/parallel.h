@@ -15,8 +15,8 @@ template <typename R, typename... Args>
 class FunctionRef<R(Args...)> {
  public:
   template <typename F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>)
-  FunctionRef(F&& f) noexcept  // NOLINT: implicit, like std::function
+  requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>) FunctionRef(F&& f)
+  noexcept  // NOLINT: implicit, like std::function
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
         call_([](void* object, Args... args) -> R {
           return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);
@@ -29,8 +29,8 @@ class FunctionRef<R(Args...)> {
   R (*call_)(void*, Args...);
 };
 
-// A fixed set of threads for loops over independent items. The caller works too, so Pool(1) starts no
-// thread. One run at a time per Pool.
+// A fixed set of threads for loops over independent items. The caller works too, so Pool(1) starts
+// no thread. One run at a time per Pool.
 class Pool {
  public:
   // REQUIRES: threads >= 1 (throws otherwise).
@@ -41,8 +41,8 @@ class Pool {
 
   int threads() const noexcept { return threads_; }
 
-  // Calls work(item, thread) for every item in [0, items), thread in [0, threads()). Returns when all are
-  // done; rethrows the first exception. Which thread gets which item is not fixed.
+  // Calls work(item, thread) for every item in [0, items), thread in [0, threads()). Returns when
+  // all are done; rethrows the first exception. Which thread gets which item is not fixed.
   void run(std::size_t items, FunctionRef<void(std::size_t item, int thread)> work);
 
  private:

@@ -38,21 +38,20 @@ void Sum(const float* const* in, int inputs, std::size_t count, float factor, fl
          [](auto d, const float* p) HWY_ATTR { return hn::LoadU(d, p); });
 }
 
-void SumBf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor, float* out) {
+void SumBf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor,
+             float* out) {
   sum_as(in, inputs, count, factor, out,
          [](auto d, const std::uint16_t* p) HWY_ATTR { return load_bf16(d, p); });
 }
 
 void ToBf16(const float* in, std::size_t count, std::uint16_t* out) {
-  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    store_bf16(d, hn::LoadU(d, in + i), out + i);
-  });
+  for_each(count,
+           [=](auto d, std::size_t i) HWY_ATTR { store_bf16(d, hn::LoadU(d, in + i), out + i); });
 }
 
 void FromBf16(const std::uint16_t* in, std::size_t count, float* out) {
-  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    hn::StoreU(load_bf16(d, in + i), d, out + i);
-  });
+  for_each(count,
+           [=](auto d, std::size_t i) HWY_ATTR { hn::StoreU(load_bf16(d, in + i), d, out + i); });
 }
 
 // As integers, |g| orders like the floats, and NaN and Inf lie above all others.

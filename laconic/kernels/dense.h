@@ -12,10 +12,12 @@ inline constexpr float kLargestGradient = 1e16F;
 void add(const float* a, std::size_t count, float* acc) noexcept;
 // a *= factor.
 void scale(float* a, std::size_t count, float factor) noexcept;
-// out = (in[0] + in[1] + …) * factor, in this order. REQUIRES: inputs >= 1. `out` may be one of the inputs.
+// out = (in[0] + in[1] + …) * factor, in this order. REQUIRES: inputs >= 1. `out` may be one of the
+// inputs.
 void sum(const float* const* in, int inputs, std::size_t count, float factor, float* out) noexcept;
 // The same of bf16 values, added in fp32.
-void sum_bf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor, float* out) noexcept;
+void sum_bf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor,
+              float* out) noexcept;
 // Round to nearest, ties to even; NaN stays NaN (quiet).
 void to_bf16(const float* in, std::size_t count, std::uint16_t* out) noexcept;
 void from_bf16(const std::uint16_t* in, std::size_t count, float* out) noexcept;

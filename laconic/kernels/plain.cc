@@ -32,9 +32,9 @@ HWY_INLINE void move_as(const Traffic& t, std::size_t count) {
 
 template <int kReads, int kUpdates>
 HWY_INLINE void move_writes(const Traffic& t, std::size_t count, int writes) {
-  writes == 0 ? move_as<kReads, kUpdates, 0>(t, count)
-              : writes == 1 ? move_as<kReads, kUpdates, 1>(t, count)
-                            : move_as<kReads, kUpdates, 2>(t, count);
+  writes == 0   ? move_as<kReads, kUpdates, 0>(t, count)
+  : writes == 1 ? move_as<kReads, kUpdates, 1>(t, count)
+                : move_as<kReads, kUpdates, 2>(t, count);
 }
 
 template <int kReads>

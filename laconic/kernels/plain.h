@@ -5,8 +5,9 @@
 
 namespace laconic::kernels {
 
-// The yardstick of the benchmarks: the least work that moves given memory. For each element it reads every `reads`
-// array, reads and writes every `updates` array, writes every `writes` array, and moves one bit where asked.
+// The yardstick of the benchmarks: the least work that moves given memory. For each element it
+// reads every `reads` array, reads and writes every `updates` array, writes every `writes` array,
+// and moves one bit where asked.
 struct Traffic {
   const float* reads[3] = {};
   float* updates[3] = {};

@@ -44,16 +44,16 @@ struct Schedule {
   HWY_ALIGN std::uint64_t keys[10][2][8];
 };
 
-// The 64 random pieces of one word: Philox on 8 counters. A counter's words sit in the low halves of 64-bit lanes, so
-// that one widening multiplication gives both halves of a product; what gathers in the high halves is never read.
+// The 64 random pieces of one word: Philox on 8 counters. A counter's words sit in the low halves
+// of 64-bit lanes, so that one widening multiplication gives both halves of a product; what gathers
+// in the high halves is never read.
 HWY_INLINE void word_of_pieces(const Draw& draw, const Schedule& schedule, std::uint64_t begin,
                                std::uint16_t* pieces) {
   const hn::CappedTag<std::uint64_t, 8> d;
   const hn::Repartition<std::uint32_t, decltype(d)> dw;
   constexpr std::size_t kCounters = hn::MaxLanes(decltype(d)());
-  const auto product = [=](auto a, std::uint32_t b) HWY_ATTR {
-    return hn::MulEven(hn::BitCast(dw, a), hn::Set(dw, b));
-  };
+  const auto product = [=](auto a, std::uint32_t b)
+                           HWY_ATTR { return hn::MulEven(hn::BitCast(dw, a), hn::Set(dw, b)); };
   static constexpr std::uint64_t kLane[8] = {0, 1, 2, 3, 4, 5, 6, 7};
   const auto lane = hn::LoadU(d, kLane);
   const auto first = static_cast<std::uint32_t>(begin / 8);
@@ -78,7 +78,8 @@ HWY_INLINE void word_of_pieces(const Draw& draw, const Schedule& schedule, std::
 }
 #endif
 
-// m > s*b, or s < 0 where they are equal; s = piece/32768 - 1 + 1/65536, which is exact however it is computed.
+// m > s*b, or s < 0 where they are equal; s = piece/32768 - 1 + 1/65536, which is exact however it
+// is computed.
 template <class D>
 HWY_INLINE hn::Mask<D> drawn(D d, const std::uint16_t* pieces, hn::Vec<D> m, hn::Vec<D> b) {
   const hn::RebindToSigned<D> di;
@@ -93,8 +94,9 @@ HWY_INLINE hn::Mask<D> drawn(D d, const std::uint16_t* pieces, hn::Vec<D> m, hn:
 
 // Draws one word from what value(d, i) and bound(d, i) give.
 template <class Value, class Bound>
-HWY_INLINE void draw_word(const Draw& draw, const Schedule& schedule, std::uint64_t begin, std::size_t count,
-                          const Value& value, const Bound& bound, std::uint8_t* bits) {
+HWY_INLINE void draw_word(const Draw& draw, const Schedule& schedule, std::uint64_t begin,
+                          std::size_t count, const Value& value, const Bound& bound,
+                          std::uint8_t* bits) {
   HWY_ALIGN std::uint16_t pieces[kWord];
   word_of_pieces(draw, schedule, begin, pieces);
   for_each(count, [&](auto d, std::size_t i) HWY_ATTR {

@@ -19,8 +19,8 @@ HWY_INLINE V magnitude(V p) {
 }
 
 template <Norm kNorm, bool kFeedback, bool kMasked>
-HWY_INLINE void measure_as(const float* a, const float* e, const float* live, std::size_t count, float* p,
-                           Lanes& lanes) {
+HWY_INLINE void measure_as(const float* a, const float* e, const float* live, std::size_t count,
+                           float* p, Lanes& lanes) {
   accumulate(count, lanes, [=](auto d, std::size_t i) HWY_ATTR {
     auto value = hn::LoadU(d, a + i);
     if constexpr (kFeedback) value = hn::Add(value, hn::LoadU(d, e + i));
@@ -31,8 +31,8 @@ HWY_INLINE void measure_as(const float* a, const float* e, const float* live, st
 }
 
 template <Norm kNorm>
-HWY_INLINE void measure_norm(const float* a, const float* e, const float* live, std::size_t count, float* p,
-                             Lanes& lanes) {
+HWY_INLINE void measure_norm(const float* a, const float* e, const float* live, std::size_t count,
+                             float* p, Lanes& lanes) {
   if (live != nullptr)
     e ? measure_as<kNorm, true, true>(a, e, live, count, p, lanes)
       : measure_as<kNorm, false, true>(a, e, live, count, p, lanes);
@@ -41,15 +41,15 @@ HWY_INLINE void measure_norm(const float* a, const float* e, const float* live, 
       : measure_as<kNorm, false, false>(a, e, live, count, p, lanes);
 }
 
-void Measure(const float* a, const float* e, const float* live, std::size_t count, Norm norm, float* p,
-             Lanes& lanes) {
+void Measure(const float* a, const float* e, const float* live, std::size_t count, Norm norm,
+             float* p, Lanes& lanes) {
   norm == Norm::kL2 ? measure_norm<Norm::kL2>(a, e, live, count, p, lanes)
                     : measure_norm<Norm::kL1>(a, e, live, count, p, lanes);
 }
 
 template <bool kMasked>
-HWY_INLINE void code_as(const float* p, const float* live, std::size_t count, float scale, float gain,
-                        float* e, std::uint8_t* bits) {
+HWY_INLINE void code_as(const float* p, const float* live, std::size_t count, float scale,
+                        float gain, float* e, std::uint8_t* bits) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
     const hn::RebindToSigned<decltype(d)> di;
     const auto value = hn::LoadU(d, p + i);
@@ -77,8 +77,8 @@ HWY_INLINE hn::Vec<D> signed_scale(D d, const Coded& coded, std::size_t i) {
 
 // Four vectors at a time hide the latency of the additions over ranks, whose order is fixed.
 template <Norm kNorm, bool kMasked>
-HWY_INLINE void serve_as(const Coded* coded, int codes, float factor, const float* e, const float* live,
-                         std::size_t count, float* q, Lanes& lanes) {
+HWY_INLINE void serve_as(const Coded* coded, int codes, float factor, const float* e,
+                         const float* live, std::size_t count, float* q, Lanes& lanes) {
   const auto finish = [=](auto d, std::size_t i, auto sum) HWY_ATTR {
     const auto value = only_live<kMasked>(
         d, live, i, hn::Add(hn::Mul(sum, hn::Set(d, factor)), hn::LoadU(d, e + i)));
@@ -118,9 +118,8 @@ void Serve(const Coded* coded, int codes, float factor, const float* e, const fl
 }
 
 void Decode(Coded coded, std::size_t count, float* out) {
-  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    hn::StoreU(signed_scale(d, coded, i), d, out + i);
-  });
+  for_each(count, [=](auto d, std::size_t i)
+                      HWY_ATTR { hn::StoreU(signed_scale(d, coded, i), d, out + i); });
 }
 
 std::size_t CountLive(const float* live, std::size_t count) {
@@ -157,8 +156,8 @@ float scale_of(float sum, std::size_t count, Norm norm) noexcept {
   return norm == Norm::kL2 ? std::sqrt(mean) : mean;
 }
 
-void measure(const float* a, const float* e, const float* live, std::size_t count, Norm norm, float* p,
-             Lanes& lanes) noexcept {
+void measure(const float* a, const float* e, const float* live, std::size_t count, Norm norm,
+             float* p, Lanes& lanes) noexcept {
   HWY_DYNAMIC_DISPATCH(Measure)(a, e, live, count, norm, p, lanes);
 }
 

@@ -63,8 +63,8 @@ HWY_INLINE Moments<D> update_moments(D d, const AdamStep& s, const float* g, flo
 void AdamW(const AdamStep& s, const float* g, float* m, float* v, float* x, std::size_t count) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
     const auto moments = update_moments(d, s, g, m, v, i);
-    const auto below = hn::Add(hn::Sqrt(hn::Mul(moments.v, hn::Set(d, s.correction))),
-                               hn::Set(d, s.epsilon));
+    const auto below =
+        hn::Add(hn::Sqrt(hn::Mul(moments.v, hn::Set(d, s.correction))), hn::Set(d, s.epsilon));
     const auto kept = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, s.decay));
     hn::StoreU(hn::Sub(kept, hn::Div(hn::Mul(hn::Set(d, s.rate), moments.m), below)), d, x + i);
   });
@@ -72,9 +72,8 @@ void AdamW(const AdamStep& s, const float* g, float* m, float* v, float* x, std:
 
 void AdamMoments(const AdamStep& s, const float* g, float* m, float* v, std::size_t count,
                  Lanes& lanes) {
-  accumulate(count, lanes, [=](auto d, std::size_t i) HWY_ATTR {
-    return update_moments(d, s, g, m, v, i).v;
-  });
+  accumulate(count, lanes,
+             [=](auto d, std::size_t i) HWY_ATTR { return update_moments(d, s, g, m, v, i).v; });
 }
 
 template <bool kFromMean, bool kCopy>
@@ -117,9 +116,8 @@ HWY_INLINE hn::Vec<D> next_momentum(D d, const AdamStep& s, const float* g, cons
 template <bool kGood>
 HWY_INLINE void momentum_as(const AdamStep& s, const float* g, const float* m, float* out,
                             std::size_t count) {
-  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    hn::StoreU(next_momentum<kGood>(d, s, g, m, i), d, out + i);
-  });
+  for_each(count, [=](auto d, std::size_t i)
+                      HWY_ATTR { hn::StoreU(next_momentum<kGood>(d, s, g, m, i), d, out + i); });
 }
 
 void Momentum(const AdamStep& s, const float* g, const float* m, float* out, std::size_t count) {

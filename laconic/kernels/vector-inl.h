@@ -15,7 +15,8 @@ HWY_BEFORE_NAMESPACE();
 namespace laconic::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Sums have 16 lanes, so no vector is wider. `One` serves the tail: one body for both, the width in the tag.
+// Sums have 16 lanes, so no vector is wider. `One` serves the tail: one body for both, the width in
+// the tag.
 using Full = hn::CappedTag<float, 16>;
 using One = hn::CappedTag<float, 1>;
 using Vector = hn::Vec<Full>;
@@ -39,8 +40,7 @@ HWY_INLINE void accumulate(std::size_t count, Lanes& lanes, const Term& term) {
   for (std::size_t k = 0; k < kVectors; ++k) sums[k] = hn::Load(d, lanes.lane + k * kWidth);
   std::size_t i = 0;
   for (; i + 16 <= count; i += 16)
-    for (std::size_t k = 0; k < kVectors; ++k)
-      sums[k] = hn::Add(sums[k], term(d, i + k * kWidth));
+    for (std::size_t k = 0; k < kVectors; ++k) sums[k] = hn::Add(sums[k], term(d, i + k * kWidth));
   for (std::size_t k = 0; k < kVectors; ++k) hn::Store(sums[k], d, lanes.lane + k * kWidth);
   for (; i < count; ++i) lanes.lane[i % 16] += hn::GetLane(term(One(), i));
 }

@@ -14,12 +14,14 @@ struct Link {
   double latency_seconds = 0;
 };
 
-// A slow network without root: each node has one full-duplex network card shared by its ranks; links inside a node
-// are apart, one a rank. Shared by the ranks of a process; thread-safe. Sending is what takes time: collectives here
-// send and receive alike, so a card that receives no faster would change nothing.
+// A slow network without root: each node has one full-duplex network card shared by its ranks;
+// links inside a node are apart, one a rank. Shared by the ranks of a process; thread-safe. Sending
+// is what takes time: collectives here send and receive alike, so a card that receives no faster
+// would change nothing.
 class Network {
  public:
-  // REQUIRES: ranks_per_node >= 1 and it divides ranks; rates > 0, latencies >= 0 (throws otherwise).
+  // REQUIRES: ranks_per_node >= 1 and it divides ranks; rates > 0, latencies >= 0 (throws
+  // otherwise).
   Network(int ranks, int ranks_per_node, Link between_nodes, Link inside_node = {});
 
   void set_between_nodes(Link link);
@@ -34,8 +36,9 @@ class Network {
   std::vector<Time> card_free_, rank_free_;
 };
 
-// Holds back what passes through `inner` as `network` says. The caller keeps `inner` alive. Ranks in several processes
-// of one machine work too, each with a Network of its own whose rate is its share of the card.
+// Holds back what passes through `inner` as `network` says. The caller keeps `inner` alive. Ranks
+// in several processes of one machine work too, each with a Network of its own whose rate is its
+// share of the card.
 std::unique_ptr<Transport> make_emulated(Transport& inner, std::shared_ptr<Network> network);
 
 }  // namespace laconic

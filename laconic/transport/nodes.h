@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "laconic/transport/transport.h"
 
@@ -9,18 +10,24 @@ namespace laconic {
 inline constexpr int kFlat = 0;        // every rank is a node of its own
 inline constexpr int kAutoNodes = -1;  // ranks that share memory (Transport::host) are a node
 
-// Where the ranks sit: `inside` joins the ranks of this node, `between` the ranks of all nodes that have this local
-// rank. Flat: inside is null and between is the world itself.
+// Where the ranks sit: `inside` joins the ranks of this node, `between` the ranks of all nodes that
+// have this local rank. Flat: inside is null and between is the world itself.
 struct Nodes {
   Transport* world = nullptr;
   std::unique_ptr<Transport> inside, across;  // null when flat
   int nodes = 1, per_node = 1, node = 0, local = 0;
+  std::vector<int> ranks;  // of every node in turn; empty when flat
+
+  int rank_of(int node, int local) const {
+    return ranks.empty() ? node : ranks[static_cast<std::size_t>(node * per_node + local)];
+  }
 
   Transport& between() const { return across ? *across : *world; }
 };
 
-// Collective. `ranks_per_node` is kFlat, kAutoNodes or a number. Throws Error(kInvalidArgument) when nodes would be
-// unequal, naming the node and both counts. One rank a node is flat. The caller keeps `world` alive.
+// Collective. `ranks_per_node` is kFlat, kAutoNodes or a number. Throws Error(kInvalidArgument)
+// when nodes would be unequal, naming the node and both counts. One rank a node is flat. The caller
+// keeps `world` alive.
 Nodes make_nodes(Transport& world, int ranks_per_node);
 
 }  // namespace laconic

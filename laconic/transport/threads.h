@@ -7,10 +7,11 @@
 
 namespace laconic {
 
-// The ranks of one process: element r is for the thread that plays rank r. Blocks are views of the sender's memory, so
-// nothing is copied. A Transport destroyed before the others are done counts as a rank that left: whoever waits for it
-// gets Error(kTimeout) at once. REQUIRES: ranks >= 1 (throws otherwise).
-std::vector<std::unique_ptr<Transport>> make_threads(int ranks,
-                                                     std::chrono::milliseconds timeout = kDefaultTimeout);
+// The ranks of one process: element r is for the thread that plays rank r. Blocks are views of the
+// sender's memory, so nothing is copied. A Transport destroyed before the others are done counts as
+// a rank that left: whoever waits for it gets Error(kTimeout) at once. REQUIRES: ranks >= 1 (throws
+// otherwise).
+std::vector<std::unique_ptr<Transport>> make_threads(
+    int ranks, std::chrono::milliseconds timeout = kDefaultTimeout);
 
 }  // namespace laconic

@@ -26,7 +26,8 @@ void collect(Transport& transport, const Exchange& exchange, std::span<const std
 void Transport::all_to_all(std::span<const std::byte> in, std::span<std::byte> out) {
   const auto ranks = static_cast<std::size_t>(size());
   if (in.size() % ranks != 0)
-    fail(Code::kInvalidArgument, "`in` has {} bytes, which {} ranks do not divide", in.size(), ranks);
+    fail(Code::kInvalidArgument, "`in` has {} bytes, which {} ranks do not divide", in.size(),
+         ranks);
   collect(*this, {.kind = Kind::kAllToAll}, in, in.size() / ranks, out);
 }
 
@@ -39,7 +40,8 @@ void Transport::broadcast(std::span<std::byte> bytes, int root) {
     fail(Code::kInvalidArgument, "root {} is not a rank of a group of {}", root, size());
   post({.kind = Kind::kBroadcast, .root = root}, bytes);
   const Blocks blocks = arrive();
-  if (rank() != root && !bytes.empty()) std::memcpy(bytes.data(), blocks[root].data(), bytes.size());
+  if (rank() != root && !bytes.empty())
+    std::memcpy(bytes.data(), blocks[root].data(), bytes.size());
   retire();
 }
 

@@ -8,16 +8,19 @@
 
 namespace laconic {
 
-// What an exchange does with `in`: block r goes to rank r; all of it goes to everyone; the root's goes to everyone.
+// What an exchange does with `in`: block r goes to rank r; all of it goes to everyone; the root's
+// goes to everyone.
 enum class Kind : std::uint8_t { kAllToAll, kAllGather, kBroadcast };
 
 struct Exchange {
   Kind kind = Kind::kAllGather;
-  int root = 0;             // kBroadcast only
-  bool continues = false;   // a further slice of the collective posted before: costs bytes, but no round
+  int root = 0;  // kBroadcast only
+  bool continues =
+      false;  // a further slice of the collective posted before: costs bytes, but no round
 };
 
-// The blocks that arrived, one a rank, of equal size. Views of the transport's memory, or of the sender's own.
+// The blocks that arrived, one a rank, of equal size. Views of the transport's memory, or of the
+// sender's own.
 class Blocks {
  public:
   Blocks(const std::byte* const* first, std::size_t size) : first_(first), size_(size) {}
@@ -29,12 +32,13 @@ class Blocks {
   std::size_t size_;
 };
 
-// Moves bytes between the ranks of a group. Every rank posts the same exchanges, of the same lengths, in the same
-// order; they arrive and retire in that order too. An exchange is posted (`in` must stay as it is), arrives (its
-// blocks may be read until the next arrive or retire), and retires (`in` may be reused: everyone has read it). At most
-// kInFlight are posted and not retired. Throws Error(kTimeout) naming the rank that is missing, Error(kInvalidArgument)
-// when the ranks' calls do not fit together, Error(kTransport) when the engine fails; the group is unusable afterwards.
-// One thread at a time per Transport.
+// Moves bytes between the ranks of a group. Every rank posts the same exchanges, of the same
+// lengths, in the same order; they arrive and retire in that order too. An exchange is posted (`in`
+// must stay as it is), arrives (its blocks may be read until the next arrive or retire), and
+// retires (`in` may be reused: everyone has read it). At most kInFlight are posted and not retired.
+// Throws Error(kTimeout) naming the rank that is missing, Error(kInvalidArgument) when the ranks'
+// calls do not fit together, Error(kTransport) when the engine fails; the group is unusable
+// afterwards. One thread at a time per Transport.
 class Transport {
  public:
   static constexpr int kInFlight = 64;

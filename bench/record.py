@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Runs the benchmarks and records them under bench/results/, with the command, the machine and the commit.
+
+    record.py [NAME...]      all of SUITES, or the named ones; run from the project's root after ./run build
+"""
+import datetime
+import json
+import os
+import pathlib
+import platform
+import shlex
+import subprocess
+import sys
+
+MEAN = "build/laconic bench mean"
+KINDS = ("dense", "one-bit", "random-sign --form two-round", "random-sign --form single-round", "random-sign --form count")
+MI = 1 << 20
+
+SUITES = {
+    "kernels": ["build/laconic bench kernels"],
+    "mean_threads": [f"{MEAN} --kind {kind} --elements {25 * MI} --ranks 2" for kind in KINDS],
+    "mean_mpi": [f"mpirun -n 2 {MEAN} --kind {kind} --elements {25 * MI} --ranks 2 --transport mpi" for kind in KINDS],
+    "mean_100mbit": [f"{MEAN} --kind {kind} --elements {size * MI} --ranks 4 --emulate 100mbit"
+                     for size in (4, 25) for kind in ("dense", "one-bit")],
+    "mean_1gbit": [f"{MEAN} --kind {kind} --elements {25 * MI} --ranks 2 --emulate 1gbit" for kind in ("dense", "one-bit")],
+    "mean_nodes": [f"{MEAN} --kind {kind} --elements {4 * MI} --ranks 4 --ranks-per-node {per_node} --emulate 1gbit"
+                   for kind in ("dense", "one-bit") for per_node in (1, 2)],
+}
+
+
+def output_of(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def machine():
+    def field(path, name):
+        lines = pathlib.Path(path).read_text().splitlines() if os.path.exists(path) else []
+        return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(name)), "unknown")
+
+    return {"cpu": field("/proc/cpuinfo", "model name"), "cores": os.cpu_count(), "memory": field("/proc/meminfo", "MemTotal"),
+            "system": f"{platform.system()} {platform.release()}", "compiler": output_of("g++", "--version").splitlines()[0]}
+
+
+def commit():
+    changed = output_of("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results")
+    return output_of("git", "rev-parse", "HEAD") + (" with changes" if changed else "")
+
+
+def run(command):
+    print(f"+ {command}", flush=True)
+    out = output_of(*shlex.split(command), "--json")
+    rows = json.loads(out)
+    return {"command": command, "rows": rows if isinstance(rows, list) else [rows]}
+
+
+def cell(value):
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def table(rows):
+    columns = list(dict.fromkeys(name for row in rows for name in row if not isinstance(row[name], (dict, list))))
+    lines = [columns, ["---"] * len(columns)] + [[cell(row.get(c, "")) for c in columns] for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def markdown(name, record):
+    facts = "\n".join(f"- {key}: {value}" for key, value in {**record["machine"], "commit": record["commit"], "date": record["date"]}.items())
+    commands = "\n".join(run["command"] for run in record["runs"])
+    return f"# {name}\n\n{facts}\n\n```\n{commands}\n```\n\n{table([row for run in record['runs'] for row in run['rows']])}\n"
+
+
+def main():
+    unknown = set(sys.argv[1:]) - set(SUITES)
+    if unknown:
+        sys.exit(f"record: no suite named {', '.join(sorted(unknown))}; there are: {', '.join(SUITES)}")
+    folder = pathlib.Path("bench/results")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in sys.argv[1:] or SUITES:
+        date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+        record = {"date": date, "commit": commit(), "machine": machine(), "runs": [run(c) for c in SUITES[name]]}
+        (folder / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+        (folder / f"{name}.md").write_text(markdown(name, record))
+        print(f"bench/results/{name}.md")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"record: {shlex.join(error.cmd)} ended with {error.returncode}\n{error.stderr}")

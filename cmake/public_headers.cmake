@@ -1,0 +1,26 @@
+# The public API: what is installed, and all that app/, python/ and examples/ may include.
+# One list and install(FILES), since FILE_SET would need CMake 3.23. tests/layers.py reads it too.
+set(LACONIC_PUBLIC_HEADERS
+  laconic/collective/mean.h
+  laconic/core/buffer.h
+  laconic/core/error.h
+  laconic/core/hash.h
+  laconic/core/parallel.h
+  laconic/core/random.h
+  laconic/kernels/dense.h
+  laconic/kernels/plain.h
+  laconic/kernels/random_sign.h
+  laconic/kernels/sign.h
+  laconic/kernels/target.h
+  laconic/kernels/update.h
+  laconic/transport/emulated.h
+  laconic/transport/faulty.h
+  laconic/transport/metered.h
+  laconic/transport/nodes.h
+  laconic/transport/threads.h
+  laconic/transport/transport.h
+)
+# Installed with laconic::mpi only.
+set(LACONIC_PUBLIC_MPI_HEADERS
+  laconic/transport/mpi.h
+)

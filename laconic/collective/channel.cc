@@ -1,0 +1,49 @@
+#include "laconic/collective/channel.h"
+
+#include <algorithm>
+
+namespace laconic {
+
+Channel::Channel(Transport* transport)
+    : transport_(transport), blocks_(transport ? static_cast<std::size_t>(transport->size()) : 0) {}
+
+std::size_t Channel::post(const Exchange& exchange, std::span<const std::byte> bytes) {
+  transport_->post(exchange, bytes);
+  return ++posted_;
+}
+
+std::span<const std::byte* const> Channel::arrive() {
+  const Blocks blocks = transport_->arrive();
+  for (std::size_t r = 0; r < blocks_.size(); ++r) blocks_[r] = blocks[static_cast<int>(r)].data();
+  return blocks_;
+}
+
+void Channel::retire_until(std::size_t number) {
+  for (; retired_ < number; ++retired_) transport_->retire();
+}
+
+void Channel::finish() {
+  retire_until(posted_);
+  posted_ = retired_ = 0;
+}
+
+Outbox::Outbox(Channel& channel, Kind kind, std::size_t largest, std::size_t slices)
+    : channel_(&channel),
+      kind_(kind),
+      slot_size_((largest + 63) / 64 * 64),
+      memory_(slot_size_ * std::min(kSlots, slices)) {}
+
+std::span<std::byte> Outbox::prepare(std::size_t slice, std::size_t size) {
+  Slot& slot = slots_[slice % kSlots];
+  if (slice >= kSlots) channel_->retire_until(slot.number);
+  slot.size = size;
+  return {memory_.data() + slice % kSlots * slot_size_, size};
+}
+
+void Outbox::post(std::size_t slice) {
+  Slot& slot = slots_[slice % kSlots];
+  const std::byte* bytes = memory_.data() + slice % kSlots * slot_size_;
+  slot.number = channel_->post({.kind = kind_, .continues = slice > 0}, {bytes, slot.size});
+}
+
+}  // namespace laconic

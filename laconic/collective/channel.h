@@ -1,0 +1,56 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "laconic/core/buffer.h"
+#include "laconic/transport/transport.h"
+
+namespace laconic {
+
+// The exchanges of one transport during one exchange of a Mean, numbered from 1 as they are posted.
+class Channel {
+ public:
+  explicit Channel(Transport* transport);  // null: a channel that nobody uses
+
+  std::size_t post(const Exchange& exchange, std::span<const std::byte> bytes);
+  // One pointer a rank; valid until the next arrive.
+  std::span<const std::byte* const> arrive();
+  void retire_until(std::size_t number);
+  // Retires what is left; the numbers start again.
+  void finish();
+
+ private:
+  Transport* transport_;
+  std::vector<const std::byte*> blocks_;
+  std::size_t posted_ = 0, retired_ = 0;
+};
+
+// The messages that one phase of a Mean sends: a ring of slots, each written again only after it
+// retired. A phase works on slice t - phase*kLag at tick t; because all phases lag alike, exchanges
+// arrive on each channel in the order in which they were posted.
+class Outbox {
+ public:
+  static constexpr std::size_t kLag = 2;
+
+  Outbox() = default;
+  Outbox(Channel& channel, Kind kind, std::size_t largest, std::size_t slices);
+
+  // Call before the channel's arrive of the same tick, then write, then post.
+  std::span<std::byte> prepare(std::size_t slice, std::size_t size);
+  void post(std::size_t slice);
+
+ private:
+  static constexpr std::size_t kSlots = 3 * kLag;
+  struct Slot {
+    std::size_t number = 0, size = 0;
+  };
+
+  Channel* channel_ = nullptr;
+  Kind kind_ = Kind::kAllToAll;
+  std::size_t slot_size_ = 0;
+  Buffer<std::byte> memory_;
+  Slot slots_[kSlots];
+};
+
+}  // namespace laconic

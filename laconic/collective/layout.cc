@@ -1,0 +1,63 @@
+#include "laconic/collective/layout.h"
+
+#include <algorithm>
+
+namespace laconic {
+namespace {
+
+constexpr std::size_t kSmallestSlice = std::size_t{256} << 10;
+constexpr std::size_t kUsefulSlices = 32;
+
+std::size_t round_up(std::size_t n, std::size_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+// The length of each of `parts` equal parts, in whole words.
+std::size_t part_length(std::size_t elements, std::size_t parts) {
+  return round_up((elements + parts - 1) / parts, 64);
+}
+
+Range part(std::size_t begin, std::size_t count, std::size_t length, std::size_t index) {
+  const std::size_t from = std::min(count, index * length);
+  return {begin + from, std::min(length, count - from), length};
+}
+
+}  // namespace
+
+// Slices let coding overlap with sending: a few dozen are enough, and small ones cost more than
+// they hide.
+Layout::Layout(std::size_t elements, int per_node, int nodes, std::size_t grain,
+               std::size_t largest_slice)
+    : elements_(elements),
+      nodes_(static_cast<std::size_t>(nodes)),
+      shard_length_(part_length(elements, static_cast<std::size_t>(per_node))),
+      longest_chunk_(part_length(std::min(elements, shard_length_), nodes_)) {
+  const std::size_t wanted =
+      std::max(kSmallestSlice, std::min(elements / kUsefulSlices, largest_slice));
+  const std::size_t of_chunk = wanted / (nodes_ * static_cast<std::size_t>(per_node));
+  slice_length_ = grain == 0 ? longest_chunk_
+                             : std::min(longest_chunk_, round_up(std::max(of_chunk, grain), grain));
+  slices_ = slice_length_ == 0 ? 0 : (longest_chunk_ + slice_length_ - 1) / slice_length_;
+}
+
+std::size_t Layout::capacity(std::size_t slice) const noexcept {
+  return std::min(slice_length_, longest_chunk_ - slice * slice_length_);
+}
+
+Range Layout::shard(int shard) const noexcept {
+  return part(0, elements_, shard_length_, static_cast<std::size_t>(shard));
+}
+
+Range Layout::chunk(int shard, int chunk) const noexcept {
+  const Range of = this->shard(shard);
+  return part(of.begin, of.count, part_length(of.count, nodes_), static_cast<std::size_t>(chunk));
+}
+
+Range Layout::range(int shard, int chunk, std::size_t slice) const noexcept {
+  const Range of = this->chunk(shard, chunk);
+  const std::size_t from = std::min(of.count, slice * slice_length_);
+  const std::size_t fits = capacity(slice);
+  return {of.begin + from, std::min(fits, of.count - from), fits};
+}
+
+}  // namespace laconic

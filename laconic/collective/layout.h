@@ -1,0 +1,29 @@
+#pragma once
+
+#include "laconic/collective/coder.h"
+
+namespace laconic {
+
+// Who owns what. The vector is cut into one shard a local rank, each shard into one chunk a node,
+// each chunk into the same number of slices. Lengths are rounded up to whole words, so the last
+// ones may be short or empty.
+class Layout {
+ public:
+  // Slices are cut at multiples of `grain` in a chunk (0: not at all), at most `largest_slice` of
+  // the vector each.
+  Layout(std::size_t elements, int per_node, int nodes, std::size_t grain,
+         std::size_t largest_slice);
+
+  std::size_t slices() const noexcept { return slices_; }
+  // Elements that messages of slice k are made for: the same for all shards and chunks.
+  std::size_t capacity(std::size_t slice) const noexcept;
+  Range range(int shard, int chunk, std::size_t slice) const noexcept;
+  Range shard(int shard) const noexcept;
+  Range chunk(int shard, int chunk) const noexcept;
+
+ private:
+  std::size_t elements_, nodes_;
+  std::size_t shard_length_, longest_chunk_, slice_length_, slices_;
+};
+
+}  // namespace laconic

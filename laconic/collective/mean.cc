@@ -1,0 +1,116 @@
+#include "laconic/collective/mean.h"
+
+#include <cstring>
+
+#include "laconic/collective/coder.h"
+#include "laconic/collective/layout.h"
+#include "laconic/collective/pipeline.h"
+#include "laconic/collective/single_round.h"
+#include "laconic/core/error.h"
+#include "laconic/kernels/dense.h"
+
+namespace laconic {
+namespace {
+
+// What all ranks must ask for alike, with the words for each in a message.
+constexpr int kAsked = 9;
+constexpr const char* kWords[kAsked] = {
+    "mean of kind", "elements", "bf16",   "elements a scale block", "scale norm", "form",
+    "seed",         "bucket",   "pending"};
+
+void agree(const MeanConfig& config, Transport& world) {
+  const std::uint64_t mine[kAsked] = {static_cast<std::uint64_t>(config.kind),
+                                      config.elements,
+                                      config.bf16,
+                                      config.scale_block,
+                                      static_cast<std::uint64_t>(config.scale_norm),
+                                      static_cast<std::uint64_t>(config.form),
+                                      config.seed,
+                                      config.bucket,
+                                      !config.pending.empty()};
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()) * kAsked);
+  world.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  for (std::size_t at = 0; at < all.size(); ++at)
+    if (all[at] != all[at % kAsked])
+      fail(Code::kInvalidArgument,
+           "rank {} asks for {} {}, rank 0 for {}: build the same mean on every rank", at / kAsked,
+           kWords[at % kAsked], all[at], all[at % kAsked]);
+}
+
+std::string problem(const MeanConfig& config, const Nodes& nodes) {
+  if (config.scale_block % 64 != 0)
+    return fmt::format("scale block {}: it must be a multiple of 64, or 0 for one scale a chunk",
+                       config.scale_block);
+  if (!config.pending.empty() && config.pending.size() != config.elements)
+    return fmt::format("pending has {} elements, the mean {}: they must be equal",
+                       config.pending.size(), config.elements);
+  if (!config.pending.empty() && config.kind == MeanKind::kRandomSign)
+    return "a random-sign mean has no residual: leave pending empty";
+  if (nodes.per_node > 1024 || nodes.nodes * nodes.per_node > 65535)
+    return fmt::format("{} nodes of {} ranks: at most 1024 ranks a node and 65535 in all",
+                       nodes.nodes, nodes.per_node);
+  if (config.elements >> 32 != 0)
+    return fmt::format("{} elements: at most 2^32 in one mean, use several", config.elements);
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Pool& pool) {
+  const std::string wrong = problem(config, nodes);
+  // Asked of everybody before anyone gives up, so that one bad rank cannot leave the others
+  // waiting.
+  agree(config, *nodes.world);
+  if (!wrong.empty()) throw Error(Code::kInvalidArgument, wrong);
+  if (config.kind == MeanKind::kRandomSign && config.form == RandomForm::kSingleRound)
+    return std::make_unique<SingleRound>(config, nodes, pool);
+
+  MeanKind kind = config.kind;
+  if (kind == MeanKind::kOneBit && nodes.nodes == 1 && nodes.per_node > 1) kind = MeanKind::kDense;
+  const auto make = [&](const Place& place) {
+    switch (kind) {
+      case MeanKind::kDense: return make_dense_coder(config, place, pool);
+      case MeanKind::kOneBit: return make_one_bit_coder(config, place, pool);
+      case MeanKind::kRandomSign: return make_random_sign_coder(config, place, pool);
+    }
+    fail(Code::kInvalidArgument, "no mean of kind {}", static_cast<int>(kind));
+  };
+  const std::size_t grain = kind == MeanKind::kOneBit ? config.scale_block : Mean::kTile;
+  const std::size_t largest =
+      kind == MeanKind::kDense ? std::size_t{1} << 20 : std::size_t{8} << 20;
+  const Layout layout(config.elements, nodes.per_node, nodes.nodes, grain, largest);
+  const Range shard = layout.shard(nodes.local), chunk = layout.chunk(nodes.local, nodes.node);
+  const Place place{.rank = nodes.world->rank(),
+                    .voices = nodes.nodes,
+                    .per_node = nodes.per_node,
+                    .shard_begin = shard.begin,
+                    .shard_count = shard.count,
+                    .chunk_begin = chunk.begin,
+                    .chunk_count = chunk.count};
+  return std::make_unique<Pipeline>(config.elements, nodes, layout, make(place));
+}
+
+void Mean::reduce(std::span<float> values) {
+  if (values.size() != elements())
+    fail(Code::kInvalidArgument, "a span of {} elements, this mean is of {}", values.size(),
+         elements());
+  exchange(
+      [values](Tile& tile) {
+        if (tile.fallback) {
+          std::memset(tile.values, 0, 4 * tile.count);
+          return true;
+        }
+        tile.values = values.data() + tile.begin;
+        if (tile.random)
+          tile.active = kernels::all_finite(tile.values, tile.count)
+                            ? kernels::activity(tile.values, tile.count)
+                            : 0;
+        return true;  // a one-bit mean sees by itself when a sum is not finite
+      },
+      [values](std::size_t begin, std::span<const float> mean) {
+        std::memcpy(values.data() + begin, mean.data(), 4 * mean.size());
+      },
+      {.step = reduced_++});
+}
+
+}  // namespace laconic

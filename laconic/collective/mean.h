@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "laconic/core/parallel.h"
+#include "laconic/kernels/random_sign.h"
+#include "laconic/kernels/sign.h"
+#include "laconic/transport/nodes.h"
+
+namespace laconic {
+
+// How a piece of state lies over the ranks: the same on all; its mean over ranks counts; each rank
+// owns a range.
+enum class Spread : std::uint8_t { kSame, kMean, kOwned };
+
+struct State {
+  std::string name;
+  std::span<float> values;
+  Spread spread;
+  std::size_t begin =
+      0;  // position of values[0] in the vector (kOwned, and kMean where a rank keeps a part)
+};
+
+// A piece of the vector that stays in L1. `fill` writes this rank's values to `values`, or points
+// it at memory of its own that stays as it is until the exchange is over. What follows `random`
+// concerns random signs only.
+struct Tile {
+  std::size_t begin = 0, count = 0;
+  float* values = nullptr;
+  bool fallback = false;  // the block was found bad: give what stands for it (one-bit means only)
+
+  bool random = false;            // the rest is wanted
+  const float* bounds = nullptr;  // b of each value, so that |value| <= b; null: 1
+  std::uint64_t active = ~0ULL;   // a bit a word of 64
+  const kernels::Draw* draw =
+      nullptr;  // not null: fill may draw the `wanted` words itself into `bits`, …
+  std::uint64_t wanted = ~0ULL;
+  std::uint8_t* bits = nullptr;
+  bool drawn = false;  // … and say so here
+};
+
+// Returns false when the tile holds something not finite: a one-bit mean then asks again with
+// `fallback`. It may ask for a tile twice anyway (scale blocks longer than a tile), so for one-bit
+// means it changes nothing that it reads.
+using Fill = FunctionRef<bool(Tile&)>;
+using Take = FunctionRef<void(std::size_t begin, std::span<const float> mean)>;
+
+enum class MeanKind : std::uint8_t { kDense, kOneBit, kRandomSign };
+enum class RandomForm : std::uint8_t { kTwoRound, kSingleRound, kCount };
+
+struct MeanConfig {
+  MeanKind kind = MeanKind::kOneBit;
+  std::size_t elements = 0;
+  bool bf16 = false;               // dense: bf16 on the wire
+  std::size_t scale_block = 4096;  // one-bit: a multiple of 64, or 0 for one scale a chunk
+  kernels::Norm scale_norm = kernels::Norm::kL2;  // one-bit
+  RandomForm form = RandomForm::kTwoRound;        // random-sign
+  std::uint32_t seed = 0, bucket = 0;             // random-sign: keys of the random numbers
+  // One-bit: memory of the caller, as long as the vector, that takes the worker residual: `fill`
+  // then gives values that already hold it. Empty: the mean keeps the residual and adds it.
+  std::span<float> pending = {};
+};
+
+// What one exchange is told beside its values.
+struct Round {
+  std::uint64_t step = 0;  // keys the random numbers
+  std::span<const float> live =
+      {};  // one-bit: elements that are 0 here take no part (empty: all do)
+};
+
+// The mean of one vector over the ranks, the same bits on every rank. Works in tiles of at most
+// 4096 elements: `fill` writes this rank's values of a tile, `take` consumes the mean of a tile;
+// both may be called from the threads of the pool at once, on different tiles. Lossy kinds remember
+// what they did not say, so an object serves one quantity for its whole life. An exchange is
+// collective; if it throws, the object is unusable.
+class Mean {
+ public:
+  static constexpr std::size_t kTile = 4096;
+
+  virtual ~Mean() = default;
+  virtual void exchange(Fill fill, Take take, const Round& round) = 0;
+  // In place. Values that are not finite count as 0 in one-bit means, block by block.
+  void reduce(std::span<float> values);
+
+  virtual std::vector<State> state() = 0;
+  virtual std::size_t elements() const noexcept = 0;
+  // What really runs: "one-bit mean, 2 nodes of 4, scale blocks of 4096 (L2)".
+  virtual std::string describe() const = 0;
+  // Scale blocks in which this rank gave something not finite, so far.
+  virtual std::uint64_t bad_blocks() const noexcept = 0;
+
+ private:
+  std::uint64_t reduced_ = 0;
+};
+
+// Collective: all ranks compare what they ask for. Throws Error(kInvalidArgument) naming both
+// values when they differ or do not make sense. The caller keeps `nodes`, its world and `pool`
+// alive. A one-bit mean inside a single node of several ranks is exact; describe() says so.
+std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Pool& pool);
+
+}  // namespace laconic

@@ -1,0 +1,202 @@
+#include "laconic/collective/single_round.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "laconic/core/error.h"
+#include "laconic/wire/chunk.h"
+
+namespace laconic {
+namespace {
+
+constexpr std::size_t kWord = wire::kWord;
+constexpr std::size_t kTileWords = Mean::kTile / kWord;
+constexpr std::size_t kInFlight = 2 * Outbox::kLag + 1;
+constexpr std::size_t kSmallestSlice = std::size_t{256} << 10, kUsefulSlices = 32;
+
+std::size_t round_up(std::size_t n, std::size_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
+
+SingleRound::SingleRound(const MeanConfig& config, const Nodes& nodes, Pool& pool)
+    : config_(config),
+      nodes_(nodes),
+      pool_(pool),
+      ranks_(nodes.world->size()),
+      words_(wire::words(config.elements)),
+      inside_(nodes.inside.get()),
+      between_(&nodes.between()),
+      cards_(static_cast<std::size_t>(ranks_) * static_cast<std::size_t>(pool.threads())),
+      from_(static_cast<std::size_t>(ranks_)) {
+  const auto ranks = static_cast<std::size_t>(ranks_);
+  const auto threads = static_cast<std::size_t>(pool.threads());
+  runs_ = (words_ + ranks - 1) / ranks;
+  const std::size_t wanted = std::max(kSmallestSlice, config.elements / kUsefulSlices) / kWord;
+  // Slices start at whole tiles, so activity and bits of a tile lie together.
+  runs_per_slice_ = std::min(runs_, round_up(std::max<std::size_t>(wanted / ranks, 1), kTileWords));
+  slices_ = runs_ == 0 ? 0 : (runs_ + runs_per_slice_ - 1) / runs_per_slice_;
+  if (slices_ == 0) return;
+  const std::size_t size = message_size(runs_per_slice_);
+  sent_ = {between_, Kind::kAllGather, size, slices_};
+  if (hierarchical())
+    forwarded_ = {inside_, Kind::kAllGather, static_cast<std::size_t>(nodes.nodes) * size, slices_};
+  owners_ = Buffer<std::uint16_t>(runs_per_slice_ * ranks * kInFlight);
+  active_ = Buffer<std::uint8_t>(runs_per_slice_);
+  scratch_ = Buffer<float>(kTile * threads);
+  tile_bits_ = Buffer<std::uint64_t>(2 * kTileWords * threads);
+}
+
+std::string SingleRound::describe() const {
+  return hierarchical() ? fmt::format("random-sign mean, single round, {} nodes of {} ranks",
+                                      nodes_.nodes, nodes_.per_node)
+                        : fmt::format("random-sign mean, single round, {} ranks", ranks_);
+}
+
+std::size_t SingleRound::message_size(std::size_t runs) const {
+  return wire::random_signs_size(runs * kWord);
+}
+
+std::uint16_t* SingleRound::owners(std::size_t index) const {
+  return owners_.data() + index % kInFlight * runs_per_slice_ * static_cast<std::size_t>(ranks_);
+}
+
+SingleRound::Slice SingleRound::slice(std::size_t index) const {
+  Slice s{};
+  s.first_run = index * runs_per_slice_;
+  s.runs = std::min(runs_per_slice_, runs_ - s.first_run);
+  s.first_word = s.first_run * static_cast<std::size_t>(ranks_);
+  s.words = std::min(s.runs * static_cast<std::size_t>(ranks_), words_ - s.first_word);
+  s.begin = s.first_word * kWord;
+  s.count = std::min(s.words * kWord, config_.elements - s.begin);
+  return s;
+}
+
+// Fisher-Yates, from the last card down. Card i of the run is the rank that gets the run's word i.
+void SingleRound::deal(std::size_t index) {
+  const Slice s = slice(index);
+  const auto ranks = static_cast<std::size_t>(ranks_);
+  std::uint16_t* owner = owners(index);
+  pool_.run(s.runs, [&](std::size_t run, int thread) {
+    std::uint16_t* cards = cards_.data() + ranks * static_cast<std::size_t>(thread);
+    std::iota(cards, cards + ranks, std::uint16_t{0});
+    PhiloxCounter random{};
+    for (std::size_t i = ranks - 1, drawn = 0; i > 0; --i, ++drawn) {
+      if (drawn % 4 == 0)
+        random = philox(
+            {static_cast<std::uint32_t>(Stream::kDealing), static_cast<std::uint32_t>(drawn / 4),
+             config_.bucket, static_cast<std::uint32_t>(s.first_run + run)},
+            draw_.key);
+      const std::size_t j = (std::uint64_t{random[drawn % 4]} * (i + 1)) >> 32;
+      std::swap(cards[i], cards[j]);
+    }
+    const std::size_t dealt = std::min(ranks, s.words - run * ranks);
+    std::copy_n(cards, dealt, owner + run * ranks);
+  });
+}
+
+void SingleRound::send(std::size_t index, Fill fill) {
+  deal(index);
+  const Slice s = slice(index);
+  const std::uint16_t* owner = owners(index);
+  const auto me = static_cast<std::uint16_t>(nodes_.world->rank());
+  const auto out = sent_.prepare(index, message_size(s.runs));
+  const auto to = wire::parts(out, s.runs * kWord);
+  std::memset(to.bits, 0, out.size() - wire::kHeaderSize);
+  std::memset(active_.data(), 0, s.runs);
+  pool_.run((s.count + kTile - 1) / kTile, [&](std::size_t t, int thread) {
+    const std::size_t first = t * kTileWords, at = t * kTile;
+    const std::size_t words = std::min(kTileWords, s.words - first);
+    std::uint64_t* bits = tile_bits_.data() + 2 * kTileWords * static_cast<std::size_t>(thread);
+    Tile tile{.begin = s.begin + at,
+              .count = std::min(kTile, s.count - at),
+              .values = scratch_.data() + kTile * static_cast<std::size_t>(thread),
+              .random = true,
+              .draw = &draw_,
+              .wanted = 0,
+              .bits = reinterpret_cast<std::uint8_t*>(bits)};
+    for (std::size_t w = 0; w < words; ++w)
+      tile.wanted |= std::uint64_t{owner[first + w] == me} << w;
+    fill(tile);
+    for (std::size_t w = 0; w < words; ++w) {
+      if ((tile.wanted >> w & 1) == 0) continue;
+      const std::size_t run = (first + w) / static_cast<std::size_t>(ranks_);
+      if (!tile.drawn)
+        kernels::draw(draw_, tile.begin + w * kWord, tile.values + w * kWord,
+                      tile.bounds ? tile.bounds + w * kWord : nullptr,
+                      std::min(kWord, tile.count - w * kWord),
+                      reinterpret_cast<std::uint8_t*>(bits + w));
+      std::memcpy(to.bits + 8 * run, bits + w, 8);
+      active_[run] = static_cast<std::uint8_t>(tile.active >> w & 1);
+    }
+  });
+  for (std::size_t run = 0; run < s.runs; ++run)
+    to.extras[run / 8] |= static_cast<std::byte>(active_[run] << (run % 8));
+  wire::seal(out,
+             {wire::Form::kRandomSigns, static_cast<std::uint32_t>(s.runs * kWord), sequence_});
+  sent_.post(index);
+}
+
+void SingleRound::forward(std::size_t index) {
+  const std::size_t size = message_size(slice(index).runs);
+  const auto out = forwarded_.prepare(index, static_cast<std::size_t>(nodes_.nodes) * size);
+  const auto blocks = between_.arrive();
+  for (std::size_t k = 0; k < blocks.size(); ++k)
+    std::memcpy(out.data() + k * size, blocks[k], size);
+  forwarded_.post(index);
+}
+
+void SingleRound::take(std::size_t index, Take take) {
+  const Slice s = slice(index);
+  const std::size_t size = message_size(s.runs);
+  const auto blocks = hierarchical() ? inside_.arrive() : between_.arrive();
+  for (int node = 0; node < nodes_.nodes; ++node)
+    for (int local = 0; local < nodes_.per_node; ++local) {
+      const int rank = nodes_.rank_of(node, local);
+      const std::byte* message = hierarchical() ? blocks[static_cast<std::size_t>(local)] +
+                                                      static_cast<std::size_t>(node) * size
+                                                : blocks[static_cast<std::size_t>(node)];
+      wire::check({message, size}, size,
+                  {wire::Form::kRandomSigns, static_cast<std::uint32_t>(s.runs * kWord), sequence_},
+                  rank);
+      from_[static_cast<std::size_t>(rank)] = message + wire::kHeaderSize;
+    }
+  const std::uint16_t* owner = owners(index);
+  pool_.run((s.count + kTile - 1) / kTile, [&](std::size_t t, int thread) {
+    const std::size_t first = t * kTileWords, at = t * kTile;
+    const std::size_t count = std::min(kTile, s.count - at);
+    std::uint64_t* bits = tile_bits_.data() + 2 * kTileWords * static_cast<std::size_t>(thread);
+    std::uint64_t active = 0;
+    for (std::size_t w = 0; w < wire::words(count); ++w) {
+      const std::size_t run = (first + w) / static_cast<std::size_t>(ranks_);
+      const std::byte* message = from_[owner[first + w]];
+      std::memcpy(bits + w, message + 8 * run, 8);
+      const auto byte = std::to_integer<unsigned>(message[8 * s.runs + run / 8]);
+      active |= std::uint64_t{byte >> (run % 8) & 1} << w;
+    }
+    float* r = scratch_.data() + kTile * static_cast<std::size_t>(thread);
+    kernels::signs_to_floats(reinterpret_cast<const std::uint8_t*>(bits),
+                             reinterpret_cast<const std::uint8_t*>(&active), count, r);
+    take(s.begin + at, {r, count});
+  });
+}
+
+void SingleRound::exchange(Fill fill, Take take, const Round& round) {
+  ++sequence_;
+  draw_ = {.key = {config_.seed, static_cast<std::uint32_t>(round.step)},
+           .rank = static_cast<std::uint32_t>(nodes_.world->rank()),
+           .bucket = config_.bucket};
+  const std::size_t last = hierarchical() ? 2 * Outbox::kLag : Outbox::kLag;
+  for (std::size_t tick = 0; tick < slices_ + last; ++tick) {
+    if (tick < slices_) send(tick, fill);
+    if (hierarchical() && tick >= Outbox::kLag && tick - Outbox::kLag < slices_)
+      forward(tick - Outbox::kLag);
+    if (tick >= last) this->take(tick - last, take);
+  }
+  between_.finish();
+  inside_.finish();
+}
+
+}  // namespace laconic

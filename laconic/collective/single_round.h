@@ -1,0 +1,53 @@
+#pragma once
+
+#include "laconic/collective/channel.h"
+#include "laconic/collective/mean.h"
+
+namespace laconic {
+
+// Birder's consensus in one round: P(r = +1) = (1 + mean of u)/2 is the law of copying the bit of
+// one rank drawn uniformly. Words of 64 elements are dealt: the n words of a run go to the n ranks
+// by a random permutation that all ranks know, and each rank draws and sends only its own. In a
+// hierarchy the all-gather goes between nodes first (E), then inside them (F).
+class SingleRound final : public Mean {
+ public:
+  SingleRound(const MeanConfig& config, const Nodes& nodes, Pool& pool);
+
+  void exchange(Fill fill, Take take, const Round& round) override;
+  std::vector<State> state() override { return {}; }
+  std::size_t elements() const noexcept override { return config_.elements; }
+  std::string describe() const override;
+  std::uint64_t bad_blocks() const noexcept override { return 0; }
+
+ private:
+  struct Slice {
+    std::size_t first_run, runs, first_word, words, begin, count;
+  };
+  Slice slice(std::size_t index) const;
+  std::size_t message_size(std::size_t runs) const;
+  std::uint16_t* owners(std::size_t index) const;
+  bool hierarchical() const { return nodes_.per_node > 1; }
+
+  void deal(std::size_t index);
+  void send(std::size_t index, Fill fill);
+  void forward(std::size_t index);
+  void take(std::size_t index, Take take);
+
+  MeanConfig config_;
+  const Nodes& nodes_;
+  Pool& pool_;
+  int ranks_;
+  std::size_t words_, runs_, runs_per_slice_, slices_;
+  Channel inside_, between_;
+  Outbox sent_, forwarded_;
+  kernels::Draw draw_;
+  std::uint32_t sequence_ = 0;
+  Buffer<std::uint16_t> owners_;        // of the words of the slices in flight
+  Buffer<std::uint8_t> active_;         // of the own words of a slice, a byte each
+  Buffer<float> scratch_;               // a tile a thread
+  Buffer<std::uint64_t> tile_bits_;     // 64 words a thread
+  std::vector<std::uint16_t> cards_;    // a permutation a thread
+  std::vector<const std::byte*> from_;  // each rank's message
+};
+
+}  // namespace laconic

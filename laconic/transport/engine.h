@@ -1,0 +1,58 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "laconic/transport/transport.h"
+
+// What the engines share. Not installed.
+namespace laconic {
+
+// A wrapper may post one exchange of its own beside each of the caller's, so an engine has room for
+// both.
+inline constexpr int kSlots = 2 * Transport::kInFlight + 2;
+
+// Counts exchanges through their life. The checks throw Error(kInvalidArgument) for a call out of
+// order.
+struct Flight {
+  std::uint64_t posted = 0, arrived = 0, retired = 0;
+
+  void check_post(int limit) const;
+  void check_arrive() const;
+  void check_retire() const;
+  void check_split(int color) const;
+};
+
+// The bytes that one rank gets from another. Throws Error(kInvalidArgument) when the ranks do not
+// divide `bytes` or the root is not a rank.
+std::size_t block_bytes(const Exchange& exchange, std::size_t bytes, int ranks);
+
+const char* name(Kind kind) noexcept;
+
+// "posts 12 bytes (all-gather)"
+std::string describe(const Exchange& exchange, std::size_t bytes);
+
+// REQUIRES: timeout > 0 (throws otherwise).
+void check_timeout(std::chrono::milliseconds timeout);
+std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout);
+
+// How messages call ranks: a part of a group calls them as the group that was first made does.
+class Names {
+ public:
+  explicit Names(int ranks);
+  Names part(std::span<const int> members) const;
+
+  std::string operator[](int rank) const;              // "rank 3", "world rank 3"
+  std::string list(std::span<const int> ranks) const;  // "ranks 1 and 3"
+
+ private:
+  Names() = default;
+  const char* noun_ = "rank";
+  std::vector<int> world_;
+};
+
+}  // namespace laconic

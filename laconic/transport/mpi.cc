@@ -1,0 +1,414 @@
+#include "laconic/transport/mpi.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <new>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "laconic/core/buffer.h"
+#include "laconic/core/error.h"
+#include "laconic/transport/engine.h"
+
+namespace laconic {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void check(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  fail(Code::kTransport, "{} failed: {}", call,
+       std::string_view(text.data(), static_cast<std::size_t>(length)));
+}
+
+// Calls done() until it is true: eagerly at first and whenever `progress` moved, then with short
+// sleeps, so that ranks which outnumber the cores do not take time from each other. False when the
+// deadline passed.
+template <typename Done>
+bool poll(Done done, const std::size_t& progress, std::chrono::milliseconds timeout) {
+  constexpr auto kEager = std::chrono::microseconds(200), kSleep = std::chrono::microseconds(50);
+  if (done()) return true;
+  const auto deadline = deadline_after(timeout);
+  auto eager_until = Clock::now() + kEager;
+  for (std::size_t before = progress; !done(); before = progress) {
+    const auto now = Clock::now();
+    if (now >= deadline) return false;
+    if (progress != before) eager_until = now + kEager;
+    if (now < eager_until)
+      sched_yield();
+    else
+      std::this_thread::sleep_for(kSleep);
+  }
+  return true;
+}
+
+// What each piece of a message says about its exchange, within the 15 bits that every MPI grants a
+// tag: so ranks that make different calls are told, not mixed up.
+int tag_of(const Exchange& exchange, std::uint64_t number, bool last) {
+  const int root = exchange.kind == Kind::kBroadcast ? exchange.root : 0;
+  return static_cast<int>(exchange.kind) | int{last} << 2 | (root & 15) << 3 |
+         static_cast<int>(number & 255) << 7;
+}
+
+Kind kind_of(int tag) { return static_cast<Kind>(tag & 3); }
+bool is_last(int tag) { return (tag >> 2 & 1) != 0; }
+
+// One message or a piece of it.
+struct Piece {
+  int peer;
+  int bytes;
+  int tag;
+};
+
+// Requests to or from peers; done ones are MPI_REQUEST_NULL.
+struct Requests {
+  std::vector<MPI_Request> handles;
+  std::vector<Piece> pieces;
+
+  void clear() {
+    handles.clear();
+    pieces.clear();
+  }
+
+  void add(const Piece& piece) {
+    pieces.push_back(piece);
+    handles.push_back(MPI_REQUEST_NULL);
+  }
+
+  std::vector<int> pending_peers() const {
+    std::vector<int> peers;
+    for (std::size_t i = 0; i < handles.size(); ++i)
+      if (handles[i] != MPI_REQUEST_NULL && (peers.empty() || peers.back() != pieces[i].peer))
+        peers.push_back(pieces[i].peer);
+    std::sort(peers.begin(), peers.end());
+    return peers;
+  }
+};
+
+struct Slot {
+  Exchange exchange;
+  std::uint64_t number = 0;
+  const std::byte* in = nullptr;
+  std::size_t block = 0, stride = 0;
+  Buffer<std::byte> received;  // the peers' blocks, from rank + 1 on
+  Requests receives, sends;
+  bool busy = false;
+};
+
+class Mpi final : public Transport {
+ public:
+  // Takes `comm` over.
+  Mpi(MPI_Comm comm, const MpiConfig& config, std::uint64_t host, std::optional<Names> names = {})
+      : comm_(comm), config_(config), host_(host) {
+    check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
+    check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+    names_ = names ? *std::move(names) : Names(size_);
+    first_.resize(static_cast<std::size_t>(size_));
+  }
+
+  ~Mpi() override {
+    int finalized = 0;
+    if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized) return;
+    if (!error_ && flight_.posted == flight_.retired)
+      MPI_Comm_free(&comm_);
+    else
+      abandon();
+  }
+
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return size_; }
+  std::uint64_t host() const noexcept override { return host_; }
+
+  void post(const Exchange& exchange, std::span<const std::byte> in) override {
+    flight_.check_post(kSlots);
+    const std::size_t block = block_bytes(exchange, in.size(), size_);
+    guarded([&] {
+      const std::size_t stride = (block + 63) / 64 * 64;
+      Slot& slot = free_slot(stride * peers_from(exchange));
+      slot.exchange = exchange;
+      slot.number = flight_.posted;
+      slot.in = in.data();
+      slot.block = block;
+      slot.stride = stride;
+      start(slot);
+      slot.busy = true;
+      in_flight_[static_cast<std::size_t>(flight_.posted % kSlots)] = &slot;
+      ++flight_.posted;
+    });
+  }
+
+  Blocks arrive() override {
+    flight_.check_arrive();
+    Slot& slot = *in_flight_[static_cast<std::size_t>(flight_.arrived % kSlots)];
+    guarded([&] { finish(slot, slot.receives, "send"); });
+    ++flight_.arrived;
+    for (int r = 0; r < size_; ++r) {
+      const int from = slot.exchange.kind == Kind::kBroadcast ? slot.exchange.root : r;
+      first_[static_cast<std::size_t>(r)] =
+          from == rank_ ? slot.in + offset_to(slot, rank_) : place_of(slot, from);
+    }
+    return {first_.data(), slot.block};
+  }
+
+  void retire() override {
+    flight_.check_retire();
+    Slot& slot = *in_flight_[static_cast<std::size_t>(flight_.retired % kSlots)];
+    guarded([&] { finish(slot, slot.sends, "take"); });
+    slot.busy = false;
+    ++flight_.retired;
+  }
+
+  std::unique_ptr<Transport> split(int color) override {
+    flight_.check_split(color);
+    std::vector<int> colors(static_cast<std::size_t>(size_)), members;
+    // MPI_Comm_split has no deadline; this has, and says who is missing.
+    all_gather(std::as_bytes(std::span(&color, 1)), std::as_writable_bytes(std::span(colors)));
+    for (int r = 0; r < size_; ++r)
+      if (colors[static_cast<std::size_t>(r)] == color) members.push_back(r);
+    MPI_Comm part = MPI_COMM_NULL;
+    guarded([&] { check(MPI_Comm_split(comm_, color, rank_, &part), "MPI_Comm_split"); });
+    return std::make_unique<Mpi>(part, config_, host_, names_.part(members));
+  }
+
+ private:
+  // A failure makes the group unusable: later calls throw it again.
+  template <typename Work>
+  void guarded(Work work) {
+    if (error_) throw Error(*error_);
+    try {
+      work();
+    } catch (const Error& error) {
+      error_.emplace(error);
+      throw;
+    }
+  }
+
+  std::size_t peers_from(const Exchange& exchange) const {
+    if (exchange.kind == Kind::kBroadcast) return exchange.root == rank_ ? 0 : 1;
+    return static_cast<std::size_t>(size_ - 1);
+  }
+
+  static std::size_t offset_to(const Slot& slot, int peer) {
+    return slot.exchange.kind == Kind::kAllToAll ? slot.block * static_cast<std::size_t>(peer) : 0;
+  }
+
+  std::byte* place_of(const Slot& slot, int peer) const {
+    const int at = slot.exchange.kind == Kind::kBroadcast ? 0 : (peer - rank_ - 1 + size_) % size_;
+    return slot.received.data() + static_cast<std::size_t>(at) * slot.stride;
+  }
+
+  // The free slot that fits best, or the largest free one after it has grown: few slots grow, and
+  // only at first.
+  Slot& free_slot(std::size_t bytes) {
+    Slot* best = nullptr;
+    for (Slot& slot : slots_) {
+      if (slot.busy) continue;
+      const std::size_t room = slot.received.size();
+      if (best == nullptr) best = &slot;
+      const std::size_t best_room = best->received.size();
+      if (room >= bytes ? best_room < bytes || room < best_room
+                        : room > best_room && best_room < bytes)
+        best = &slot;
+    }
+    if (best->received.size() < bytes) best->received = Buffer<std::byte>(bytes);
+    return *best;
+  }
+
+  // In the order rank + 1, rank + 2, …: no peer is everybody's first.
+  void start(Slot& slot) {
+    slot.receives.clear();
+    slot.sends.clear();
+    const bool broadcast = slot.exchange.kind == Kind::kBroadcast;
+    for (int i = 1; i < size_; ++i) {
+      const int peer = (rank_ - i + size_) % size_;
+      if (!broadcast || peer == slot.exchange.root) start_receive(slot, peer);
+    }
+    if (broadcast && slot.exchange.root != rank_) return;
+    for (int i = 1; i < size_; ++i) start_send(slot, (rank_ + i) % size_);
+  }
+
+  void start_receive(Slot& slot, int peer) {
+    std::byte* to = place_of(slot, peer);
+    cut(slot, slot.receives, peer,
+        [&](std::size_t offset, const Piece& piece, MPI_Request* request) {
+          check(MPI_Irecv(to + offset, piece.bytes, MPI_BYTE, peer, MPI_ANY_TAG, comm_, request),
+                "MPI_Irecv");
+        });
+  }
+
+  void start_send(Slot& slot, int peer) {
+    const std::byte* from = slot.in + offset_to(slot, peer);
+    cut(slot, slot.sends, peer, [&](std::size_t offset, const Piece& piece, MPI_Request* request) {
+      check(MPI_Isend(from + offset, piece.bytes, MPI_BYTE, peer, piece.tag, comm_, request),
+            "MPI_Isend");
+    });
+  }
+
+  // An empty block is one empty piece.
+  template <typename Start>
+  void cut(const Slot& slot, Requests& requests, int peer, Start start) {
+    std::size_t offset = 0;
+    do {
+      const std::size_t bytes = std::min(slot.block - offset, config_.largest_message);
+      const bool last = offset + bytes == slot.block;
+      requests.add({peer, static_cast<int>(bytes), tag_of(slot.exchange, slot.number, last)});
+      start(offset, requests.pieces.back(), &requests.handles.back());
+      offset += bytes;
+    } while (offset < slot.block);
+  }
+
+  void finish(const Slot& slot, Requests& requests, const char* verb) {
+    std::size_t done = 0;
+    const auto all_done = [&] {
+      done += complete_some(slot, requests, &requests == &slot.receives);
+      return done == requests.handles.size();
+    };
+    if (!poll(all_done, done, config_.timeout))
+      fail(Code::kTimeout,
+           "{} did not {} exchange {} within {} ms: see whether it lives and makes the same calls",
+           names_.list(requests.pending_peers()), verb, slot.number, config_.timeout.count());
+  }
+
+  std::size_t complete_some(const Slot& slot, Requests& requests, bool received) {
+    const std::size_t size = requests.handles.size();
+    if (size == 0) return 0;
+    if (statuses_.size() < size) statuses_.resize(size);
+    if (indices_.size() < size) indices_.resize(size);
+    int count = 0;
+    const int code = MPI_Testsome(static_cast<int>(size), requests.handles.data(), &count,
+                                  indices_.data(), statuses_.data());
+    if (code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
+    if (count == MPI_UNDEFINED) return 0;
+    const auto completed = static_cast<std::size_t>(count);
+    for (std::size_t i = 0; i < completed; ++i) {
+      const Piece& piece = requests.pieces[static_cast<std::size_t>(indices_[i])];
+      const int result = code == MPI_SUCCESS ? MPI_SUCCESS : statuses_[i].MPI_ERROR;
+      if (received)
+        verify(slot, piece, statuses_[i], result);
+      else
+        check(result, "MPI_Isend");
+    }
+    return completed;
+  }
+
+  void verify(const Slot& slot, const Piece& piece, const MPI_Status& status, int result) const {
+    int error_class = MPI_SUCCESS, bytes = 0;
+    MPI_Error_class(result, &error_class);
+    const bool truncated = error_class == MPI_ERR_TRUNCATE;
+    if (!truncated) check(result, "MPI_Irecv");
+    check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
+    if (!truncated && bytes == piece.bytes && status.MPI_TAG == piece.tag) return;
+    // Not every MPI tells how long a truncated message was.
+    const bool unknown = truncated && bytes <= piece.bytes;
+    fail(Code::kInvalidArgument,
+         "exchange {} differs: {} sends {}{}, {} expects {}: make the same calls on every rank",
+         slot.number, names_[piece.peer], unknown ? "more than " : "",
+         describe_piece(unknown ? piece.bytes : bytes, status.MPI_TAG), names_[rank_],
+         describe_piece(piece.bytes, piece.tag));
+  }
+
+  static std::string describe_piece(int bytes, int tag) {
+    return fmt::format("{} bytes{} ({})", bytes, is_last(tag) ? "" : " and further ones",
+                       name(kind_of(tag)));
+  }
+
+  // Peers may be dead, so nothing here waits. A receive that cannot be cancelled may still be
+  // written to: its memory is never freed, and neither is the communicator.
+  void abandon() noexcept {
+    for (Slot& slot : slots_) {
+      bool kept = false;
+      for (MPI_Request& request : slot.receives.handles) {
+        if (request == MPI_REQUEST_NULL) continue;
+        int done = 0;
+        MPI_Cancel(&request);
+        MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+        if (done) continue;
+        MPI_Request_free(&request);
+        kept = true;
+      }
+      if (kept) new (std::nothrow) Buffer<std::byte>(std::move(slot.received));
+      for (MPI_Request& request : slot.sends.handles)
+        if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+    }
+  }
+
+  MPI_Comm comm_;
+  const MpiConfig config_;
+  const std::uint64_t host_;
+  int rank_ = 0, size_ = 0;
+  Names names_{0};
+  Flight flight_;
+  std::optional<Error> error_;
+  std::array<Slot, kSlots> slots_;
+  std::array<Slot*, kSlots> in_flight_{};
+  std::vector<const std::byte*> first_;
+  std::vector<MPI_Status> statuses_;
+  std::vector<int> indices_;
+};
+
+void check_environment() {
+  int initialized = 0, finalized = 0, level = MPI_THREAD_SINGLE;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  if (!initialized || finalized)
+    fail(Code::kTransport,
+         "MPI is {}: call MPI_Init_thread with MPI_THREAD_SERIALIZED or higher before make_mpi",
+         initialized ? "finalized" : "not initialised");
+  check(MPI_Query_thread(&level), "MPI_Query_thread");
+  if (level < MPI_THREAD_SERIALIZED)
+    fail(Code::kTransport,
+         "MPI was initialised with thread level {}, {} (MPI_THREAD_SERIALIZED) is needed: call "
+         "MPI_Init_thread with "
+         "MPI_THREAD_SERIALIZED or higher",
+         level, int{MPI_THREAD_SERIALIZED});
+}
+
+MPI_Comm duplicate(MPI_Comm comm, std::chrono::milliseconds timeout) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Comm_idup(comm, &copy, &request), "MPI_Comm_idup");
+  const std::size_t no_progress = 0;
+  const auto done = [&] {
+    int flag = 0;
+    check(MPI_Test(&request, &flag, MPI_STATUS_IGNORE), "MPI_Comm_idup");
+    return flag != 0;
+  };
+  if (!poll(done, no_progress, timeout))
+    fail(Code::kTimeout, "a rank did not call make_mpi within {} ms: see whether all of them live",
+         timeout.count());
+  return copy;
+}
+
+// The smallest rank of the shared-memory domain.
+std::uint64_t find_host(MPI_Comm comm) {
+  int rank = 0, smallest = 0;
+  MPI_Comm domain = MPI_COMM_NULL;
+  check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &domain),
+        "MPI_Comm_split_type");
+  check(MPI_Allreduce(&rank, &smallest, 1, MPI_INT, MPI_MIN, domain), "MPI_Allreduce");
+  MPI_Comm_free(&domain);
+  return static_cast<std::uint64_t>(smallest);
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> make_mpi(MPI_Comm comm, const MpiConfig& config) {
+  check_timeout(config.timeout);
+  if (config.largest_message < 1 || config.largest_message > std::numeric_limits<int>::max())
+    fail(Code::kInvalidArgument, "largest_message is {} bytes, it must be from 1 to {}",
+         config.largest_message, std::numeric_limits<int>::max());
+  check_environment();
+  const MPI_Comm own = duplicate(comm, config.timeout);
+  return std::make_unique<Mpi>(own, config, find_host(own));
+}
+
+}  // namespace laconic

@@ -1,0 +1,84 @@
+#include "laconic/transport/nodes.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "laconic/core/error.h"
+
+namespace laconic {
+namespace {
+
+struct Place {
+  int nodes, per_node, node, local;
+  std::vector<int> ranks = {};  // of every node in turn
+};
+
+Place place_by_number(const Transport& world, int per_node) {
+  if (per_node < 1)
+    fail(Code::kInvalidArgument, "ranks_per_node is {}: give a number from 1, kFlat or kAutoNodes",
+         per_node);
+  if (world.size() % per_node != 0)
+    fail(Code::kInvalidArgument, "{} ranks do not divide into nodes of {}: choose a divisor of {}",
+         world.size(), per_node, world.size());
+  Place place{world.size() / per_node, per_node, world.rank() / per_node, world.rank() % per_node};
+  for (int r = 0; r < world.size(); ++r) place.ranks.push_back(r);
+  return place;
+}
+
+// Nodes are numbered by their first rank.
+Place place_by_host(Transport& world) {
+  const std::uint64_t mine = world.host();
+  std::vector<std::uint64_t> hosts(static_cast<std::size_t>(world.size())), seen;
+  world.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(hosts)));
+  std::vector<int> counts, node_of;
+  Place place{};
+  for (int r = 0; r < world.size(); ++r) {
+    const auto at =
+        std::find(seen.begin(), seen.end(), hosts[static_cast<std::size_t>(r)]) - seen.begin();
+    const auto node = static_cast<std::size_t>(at);
+    if (node == seen.size()) {
+      seen.push_back(hosts[static_cast<std::size_t>(r)]);
+      counts.push_back(0);
+    }
+    if (r == world.rank()) {
+      place.node = static_cast<int>(node);
+      place.local = counts[node];
+    }
+    ++counts[node];
+    node_of.push_back(static_cast<int>(node));
+  }
+  for (std::size_t k = 1; k < counts.size(); ++k)
+    if (counts[k] != counts[0])
+      fail(Code::kInvalidArgument,
+           "node {} has {} ranks, node 0 has {}: start equally many on every node, or use flat", k,
+           counts[k], counts[0]);
+  place.nodes = static_cast<int>(counts.size());
+  place.per_node = counts[0];
+  for (int node = 0; node < place.nodes; ++node)
+    for (int r = 0; r < world.size(); ++r)
+      if (node_of[static_cast<std::size_t>(r)] == node) place.ranks.push_back(r);
+  return place;
+}
+
+}  // namespace
+
+Nodes make_nodes(Transport& world, int ranks_per_node) {
+  const bool flat = ranks_per_node == kFlat || world.size() == 1;
+  const Place place = flat                           ? place_by_number(world, 1)
+                      : ranks_per_node == kAutoNodes ? place_by_host(world)
+                                                     : place_by_number(world, ranks_per_node);
+  Nodes nodes{.world = &world,
+              .inside = nullptr,
+              .across = nullptr,
+              .nodes = place.nodes,
+              .per_node = place.per_node,
+              .node = place.node,
+              .local = place.local};
+  if (place.per_node == 1) return nodes;
+  nodes.ranks = place.ranks;
+  nodes.inside = world.split(place.node);
+  nodes.across = world.split(place.local);
+  return nodes;
+}
+
+}  // namespace laconic
