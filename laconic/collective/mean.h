@@ -15,8 +15,8 @@
 namespace laconic {
 
 // How a piece of state lies over the ranks: the same on all; its mean over ranks counts; each rank
-// owns a range.
-enum class Spread : std::uint8_t { kSame, kMean, kOwned };
+// owns a range; scalars, the same on all.
+enum class Spread : std::uint8_t { kSame, kMean, kOwned, kScalar };
 
 struct State {
   std::string name;
@@ -24,6 +24,7 @@ struct State {
   Spread spread;
   std::size_t begin =
       0;  // position of values[0] in the vector (kOwned, and kMean where a rank keeps a part)
+  std::span<double> scalars = {};  // kScalar
 };
 
 // A piece of the vector that stays in L1. `fill` writes this rank's values to `values`, or points
