@@ -90,6 +90,12 @@ class Mean {
 
   virtual std::vector<State> state() = 0;
   virtual std::size_t elements() const noexcept = 0;
+  // Where scale blocks begin, ascending: the pieces that fall back together and share a scale.
+  // Kinds without scales have blocks of a tile.
+  virtual std::vector<std::size_t> blocks() const = 0;
+  // Norm of what the last exchange left unsaid over the norm of what was said, on this rank, from
+  // one block in 16; 0 where nothing is left unsaid.
+  virtual double residual_ratio() const noexcept { return 0; }
   // What really runs: "one-bit mean, 2 nodes of 4, scale blocks of 4096 (L2)".
   virtual std::string describe() const = 0;
   // Scale blocks in which this rank gave something not finite, so far.
