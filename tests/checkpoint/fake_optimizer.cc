@@ -70,6 +70,11 @@ std::vector<std::byte> FakeOptimizer::bytes() const {
   return all;
 }
 
+void FakeOptimizer::move_state(const std::string& name, std::size_t begin) {
+  for (Vector& vector : vectors_)
+    if (vector.name == name) vector.begin = begin;
+}
+
 NamedRange FakeOptimizer::bucket(int index) const {
   static const std::vector<NamedRange> all = {
       {"bucket0", 0, 300}, {"bucket1", 300, 300}, {"bucket2", 600, 400}};

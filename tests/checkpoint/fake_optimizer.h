@@ -25,7 +25,6 @@ class FakeOptimizer : public Optimizer {
   std::vector<std::byte> bytes() const;
 
   OptimizerConfig settings;
-  std::vector<Group> groups;
   int restored_calls = 0;
   std::vector<std::map<std::string, std::vector<float>>> redistributed;
 
@@ -47,7 +46,9 @@ class FakeOptimizer : public Optimizer {
   const Totals& totals() const noexcept override { return totals_; }
   std::string describe() const override { return "a fake"; }
 
-  // For tests that change the model before they save or load.
+  // For tests that want it otherwise.
+  void rename_state(const std::string& name) { vectors_[1].name = name; }
+  void move_state(const std::string& name, std::size_t begin);
   Model& mutable_model() { return model_; }
 
  private:

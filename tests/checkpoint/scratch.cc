@@ -8,21 +8,11 @@
 #include <fstream>
 #include <iterator>
 #include <span>
+#include <vector>
 
 #include "tests/support/ranks.h"
 
 namespace laconic::testing {
-namespace {
-
-void barrier(Transport& transport) {
-  std::byte byte{};
-  transport.broadcast(std::span(&byte, 1), 0);
-  std::vector<std::byte> all(static_cast<std::size_t>(transport.size()));
-  transport.all_gather(std::span(&byte, 1), all);
-}
-
-}  // namespace
-
 Scratch::Scratch() {
   std::uint64_t number = 0;
   run_ranks(rank_counts().front(), [&](Transport& transport) {
@@ -33,7 +23,7 @@ Scratch::Scratch() {
       std::filesystem::remove_all(folder);
       std::filesystem::create_directories(folder);
     }
-    barrier(transport);
+    wait_for_all(transport);
     if (transport.rank() == 0 || !ranks_are_threads()) number = mine;
   });
   folder_ = ::testing::TempDir() + "laconic-" + std::to_string(number);
@@ -41,10 +31,16 @@ Scratch::Scratch() {
 
 Scratch::~Scratch() {
   run_ranks(rank_counts().front(), [&](Transport& transport) {
-    barrier(transport);
+    wait_for_all(transport);
     std::error_code ignored;
     if (transport.rank() == 0) std::filesystem::remove_all(folder_, ignored);
   });
+}
+
+void wait_for_all(Transport& transport) {
+  const std::byte byte{};
+  std::vector<std::byte> all(static_cast<std::size_t>(transport.size()));
+  transport.all_gather(std::span(&byte, 1), all);
 }
 
 std::string read_text(const std::filesystem::path& path) {

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <string>
 
+#include "laconic/transport/transport.h"
+
 namespace laconic::testing {
 
 // An empty folder that all ranks of this program name alike; removed at the end.
@@ -20,6 +22,9 @@ class Scratch {
  private:
   std::filesystem::path folder_;
 };
+
+// Returns when all ranks have come here.
+void wait_for_all(Transport& transport);
 
 std::string read_text(const std::filesystem::path& path);
 void write_text(const std::filesystem::path& path, const std::string& text);
