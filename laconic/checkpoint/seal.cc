@@ -1,7 +1,5 @@
 #include "laconic/checkpoint/seal.h"
 
-#include <fmt/format.h>
-
 #include <span>
 
 #include "laconic/core/error.h"

@@ -8,7 +8,6 @@
 
 #include "laconic/collective/mean.h"
 #include "laconic/optim/config.h"
-#include "laconic/transport/transport.h"
 
 namespace laconic {
 
@@ -91,7 +90,8 @@ class Optimizer {
   // saved, the weights those of the last sync. `whole` has what the saved ranks held of the bucket
   // beside that, by name without "bucket<i>/", each as long as the bucket: the mean over ranks of
   // kMean, the parts of kOwned put together. Sets the rest of the bucket's state. Called for bucket
-  // 0, 1, … in order, before restored(); scalars stay as saved until the last one.
+  // 0, 1, … in order, before restored(); scalars stay as saved until the last one. Says nothing to
+  // other ranks.
   virtual void redistribute(int bucket, const std::map<std::string, std::vector<float>>& whole) = 0;
   // Collective: state and weights were replaced (by a checkpoint, say). stats().step is then the
   // step that the scalars tell.
