@@ -16,7 +16,7 @@ MAY_INCLUDE = {
     "laconic/wire": {"core"},
     "laconic/transport": {"core", "mpi"},
     "laconic/collective": {"core", "kernels", "wire", "transport"},
-    "laconic/optim": {"core", "kernels", "collective"},
+    "laconic/optim": {"core", "kernels", "transport", "collective"},
     "laconic/checkpoint": {"core", "optim", "json"},
     "laconic/plan": {"core"},
     "laconic/torch": {"core", "kernels", "wire", "transport", "collective", "optim", "checkpoint", "plan", "torch"},

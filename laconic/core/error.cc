@@ -10,6 +10,7 @@ const char* name(Code code) noexcept {
     case Code::kCorrupt: return "corrupt data";
     case Code::kUnavailable: return "unavailable";
     case Code::kFile: return "file";
+    case Code::kMismatch: return "replicas differ";
   }
   return "unknown";
 }

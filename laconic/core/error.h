@@ -15,6 +15,7 @@ enum class Code {
   kCorrupt,          // bytes that do not fit their format
   kUnavailable,      // this build or machine lacks a part; the message names the remedy
   kFile,             // a file cannot be read or written
+  kMismatch,         // replicas that must be equal are not
 };
 
 const char* name(Code code) noexcept;

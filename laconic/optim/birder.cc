@@ -7,8 +7,8 @@
 namespace laconic {
 namespace {
 
-// m and b, decaying means of g and |g|, never exchanged; u = m/b. Each rank says a random sign with mean u, and r, the
-// consensus of the signs, moves the weights.
+// m and b, decaying means of g and |g|, never exchanged; u = m/b. Each rank says a random sign with
+// mean u, and r, the consensus of the signs, moves the weights.
 class Birder final : public Rule {
  public:
   explicit Birder(const Bucket& bucket)
@@ -20,7 +20,8 @@ class Birder final : public Rule {
   void step(const Step& step) override {
     const double beta = bucket_.config->beta;
     const kernels::BirderMoments moments{static_cast<float>(beta), static_cast<float>(1 - beta)};
-    const auto lr = static_cast<float>(this->lr(step)), decay = static_cast<float>(this->decay(step));
+    const auto lr = static_cast<float>(this->lr(step)),
+               decay = static_cast<float>(this->decay(step));
     say(
         *mean_, [&](Tile& tile) { return give(moments, tile); },
         [&](std::size_t at, std::span<const float> r) {
@@ -49,10 +50,10 @@ class Birder final : public Rule {
     const bool draws = good && tile.draw != nullptr;
     const std::uint64_t wanted = draws ? tile.wanted : 0;
     static const kernels::Draw kNone;
-    tile.active = good ? kernels::birder_moments(moments, g, m, b, tile.count,
-                                                 draws ? *tile.draw : kNone, tile.begin, wanted,
-                                                 tile.bits)
-                       : 0;
+    tile.active =
+        good ? kernels::birder_moments(moments, g, m, b, tile.count, draws ? *tile.draw : kNone,
+                                       tile.begin, wanted, tile.bits)
+             : 0;
     tile.drawn = draws;
     if (tile.random) {
       tile.values = m;

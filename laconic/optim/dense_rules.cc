@@ -6,8 +6,8 @@
 namespace laconic {
 namespace {
 
-// A rule that works on the exact mean of the gradient, tile by tile. Without clipping the mean goes straight into the
-// update; with it the gradient is replaced by its mean first.
+// A rule that works on the exact mean of the gradient, tile by tile. Without clipping the mean goes
+// straight into the update; with it the gradient is replaced by its mean first.
 template <class Base>
 class DenseRule : public Base {
  public:
@@ -15,9 +15,9 @@ class DenseRule : public Base {
 
   void step(const Step& step) override {
     begin(step);
-    this->mean_->exchange(
-        [this](Tile& tile) { return give(tile); },
-        [this](std::size_t at, std::span<const float> mean) { update(at, mean); }, {});
+    this->mean_->exchange([this](Tile& tile) { return give(tile); },
+                          [this](std::size_t at, std::span<const float> mean) { update(at, mean); },
+                          {});
   }
   void average(const Step&) override { mean_->reduce(this->bucket_.g); }
   void apply(const Step& step) override {

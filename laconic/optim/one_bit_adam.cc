@@ -5,8 +5,9 @@
 namespace laconic {
 namespace {
 
-// m, v the moments, ḡ the exact mean of the gradients. Until the freeze an Adam step on ḡ; from then on v stays, each
-// rank adds its own gradient to m, and the one-bit mean of these momenta is the next m.
+// m, v the moments, ḡ the exact mean of the gradients. Until the freeze an Adam step on ḡ; from
+// then on v stays, each rank adds its own gradient to m, and the one-bit mean of these momenta is
+// the next m.
 class OneBitAdam final : public AdamRule {
  public:
   explicit OneBitAdam(const Bucket& bucket)
@@ -29,7 +30,7 @@ class OneBitAdam final : public AdamRule {
     all.push_back({"v", v_.span(), Spread::kSame});
     return all;
   }
-  void restored() override { floors_.update(); }
+  void restored(bool) override { floors_.update(); }
   double residual_ratio() const override { return coded_->residual_ratio(); }
   std::string describe() const override { return coded_->describe(); }
 

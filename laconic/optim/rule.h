@@ -1,7 +1,10 @@
 #pragma once
 
+#include <atomic>
+#include <map>
 #include <memory>
 
+#include "laconic/core/buffer.h"
 #include "laconic/kernels/update.h"
 #include "laconic/optim/optimizer.h"
 #include "laconic/optim/policy.h"
@@ -29,24 +32,27 @@ struct Bucket {
   Shadow* shadow;
   Group group;
   int index = 0;
-  std::size_t begin = 0;    // in the model
-  std::span<float> x, g;    // weights and gradient
+  std::size_t begin = 0;  // in the model
+  std::span<float> x, g;  // weights and gradient
 };
 
-// What differs between optimizers: the steps of one bucket. Called by one thread at a time; a step may use the pool.
+// What differs between optimizers: the steps of one bucket. Called by one thread at a time; a step
+// may use the pool.
 class Rule {
  public:
   explicit Rule(const Bucket& bucket) : bucket_(bucket) {}
   virtual ~Rule() = default;
 
   virtual void step(const Step& step) = 0;
-  // Dense rules only: the exact mean replaces the gradient, then `apply` does the rest of a step. For clipping.
+  // Dense rules only: the exact mean replaces the gradient, then `apply` does the rest of a step.
+  // For clipping.
   virtual void average(const Step&) {}
   virtual void apply(const Step&) {}
   virtual void synchronize(const Step&) {}
   // Before the very first step, and after state was replaced.
   virtual void start() {}
-  virtual void restored() {}
+  // `frozen`: v stays.
+  virtual void restored(bool frozen) { static_cast<void>(frozen); }
 
   virtual std::vector<State> state() = 0;
   virtual std::span<const float> synced() const { return bucket_.x; }
@@ -99,8 +105,9 @@ class AdamRule : public Rule {
   Buffer<float> m_, v_;
 };
 
-// The variance floor of each scale block: variance_floor * V, V the mean of v over the block. Elements with v = 0 are dead;
-// while v may still change they are found by v itself, after the freeze only whole blocks are.
+// The variance floor of each scale block: variance_floor * V, V the mean of v over the block.
+// Elements with v = 0 are dead; while v may still change they are found by v itself, after the
+// freeze only whole blocks are.
 class Floors {
  public:
   // `on`: a coded mean is applied. Without it every floor is 0.

@@ -8,10 +8,9 @@ namespace laconic {
 void Schedule::done(Counters& c, const Step& step, FunctionRef<double()>) const {
   c.t = static_cast<double>(step.t);
   c.variance_updates = static_cast<double>(step.variance_updates);
-  if (step.lr > c.lr_peak) {
-    c.lr_peak = step.lr;
-    c.last_rise = c.t;
-  }
+  if (step.lr > c.lr_before) c.last_rise = c.t;
+  c.lr_before = step.lr;
+  c.lr_peak = std::max(c.lr_peak, step.lr);
   if (step.kind == Step::Kind::kDense || step.kind == Step::Kind::kCoded) c.last_sync = c.t;
 }
 
@@ -49,7 +48,8 @@ class FreezeOnce final : public Schedule {
 
   Step plan(const Counters& c, double lr) const override {
     Step step = next(c, lr);
-    const auto frozen_at = freeze_step_ == kAuto ? static_cast<std::int64_t>(c.frozen_at) : freeze_step_;
+    const auto frozen_at =
+        freeze_step_ == kAuto ? static_cast<std::int64_t>(c.frozen_at) : freeze_step_;
     step.variance = frozen_at == 0 || step.t <= frozen_at;
     step.freezes = !step.variance && step.t == frozen_at + 1;
     step.kind = step.variance ? Step::Kind::kDense : Step::Kind::kCoded;
@@ -97,8 +97,9 @@ class ZeroOne final : public Schedule {
     } else if (lr == 0) {
       step.kind = Step::Kind::kNothing;
     } else {
-      const bool sync = due || step.t == total_ ||
-                        static_cast<double>(step.t) - c.last_sync >= static_cast<double>(step.interval);
+      const bool sync =
+          due || step.t == total_ ||
+          static_cast<double>(step.t) - c.last_sync >= static_cast<double>(step.interval);
       step.kind = sync ? Step::Kind::kCoded : Step::Kind::kSilent;
     }
     return step;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "laconic/core/parallel.h"
 #include "laconic/optim/policy.h"
@@ -9,15 +10,18 @@ namespace laconic {
 
 // All that a schedule remembers; saved as doubles. Equal on all ranks.
 struct Counters {
-  double t = 0;                  // steps taken
-  double variance_updates = 0;   // J
+  double t = 0;                 // steps taken
+  double variance_updates = 0;  // J
   double last_sync = 0;
-  double lr_peak = 0, last_rise = 0;
-  double frozen_at = 0;          // 1-bit Adam: the last dense step, once known; 0/1 Adam: 1 once v stays
-  double norm_before = 0;        // 1-bit Adam, auto: ‖v̂‖₁ when it was looked at last
-  double open = 0;               // 0/1 Adam: local steps are waiting for a sync
-  double variance_due = 0;       // 0/1 Adam: a variance step was put off by a sync
+  double lr_before = 0, lr_peak = 0, last_rise = 0;
+  double frozen_at = 0;     // 1-bit Adam: the last dense step, once known; 0/1 Adam: 1 once v stays
+  double norm_before = 0;   // 1-bit Adam, auto: ‖v̂‖₁ when it was looked at last
+  double open = 0;          // 0/1 Adam: local steps are waiting for a sync
+  double variance_due = 0;  // 0/1 Adam: a variance step was put off by a sync
+
+  std::span<double> values() { return {&t, sizeof(Counters) / sizeof(double)}; }
 };
+static_assert(sizeof(Counters) == 10 * sizeof(double));
 
 // Decides what each step is. `plan` changes nothing, so a step can be given up; `done` counts it.
 class Schedule {
@@ -25,7 +29,8 @@ class Schedule {
   virtual ~Schedule() = default;
   virtual Step plan(const Counters& counters, double lr) const = 0;
   // variance_norm gives ‖v‖₁ of the model after the step.
-  virtual void done(Counters& counters, const Step& step, FunctionRef<double()> variance_norm) const;
+  virtual void done(Counters& counters, const Step& step,
+                    FunctionRef<double()> variance_norm) const;
 };
 
 // REQUIRES: a validated config.

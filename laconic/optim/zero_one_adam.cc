@@ -10,12 +10,14 @@
 namespace laconic {
 namespace {
 
-// Between two synchronisations v does not change, so a step is linear in the gradients: what was moved but not yet said
-// (`pending`, learning rate times momentum) tells both how the model moved, over D, and what the mean momentum is,
-// over G.
+// Between two synchronisations v does not change, so a step is linear in the gradients: what was
+// moved but not yet said
+// (`pending`, learning rate times momentum) tells both how the model moved, over D, and what the
+// mean momentum is, over G.
 //   x_sync   the weights of the last sync, equal on all ranks; x moves on from there by local steps
 //   G, w     sum of rates and product of decays since the last sync
-//   R_last   reach of the last interval: its length times its rate; pending must not outlive a falling rate
+//   R_last   reach of the last interval: its length times its rate; pending must not outlive a
+//   falling rate
 class ZeroOneAdam final : public AdamRule {
  public:
   explicit ZeroOneAdam(const Bucket& bucket)
@@ -34,6 +36,7 @@ class ZeroOneAdam final : public AdamRule {
       floors_.freeze();
       may_change_ = false;
     }
+    if (step.kind == Step::Kind::kNothing) return;
     if (step.variance) return variance_step(step);
     const double rate = this->rate(step);
     double shrink = 1;
@@ -52,7 +55,8 @@ class ZeroOneAdam final : public AdamRule {
       local(step, static_cast<float>(shrink));
   }
 
-  // What is pending is said at once. m stays as it is on each rank: over a cut interval it would be wrecked.
+  // What is pending is said at once. m stays as it is on each rank: over a cut interval it would be
+  // wrecked.
   void synchronize(const Step& step) override {
     if (gain() == 0) return;
     say(
@@ -70,7 +74,10 @@ class ZeroOneAdam final : public AdamRule {
   }
 
   void start() override { std::memcpy(x_sync_.data(), bucket_.x.data(), bucket_.x.size_bytes()); }
-  void restored() override { floors_.update(); }
+  void restored(bool frozen) override {
+    may_change_ = !frozen;
+    floors_.update();
+  }
 
   std::vector<State> state() override {
     auto all = coded_->state();
@@ -85,7 +92,8 @@ class ZeroOneAdam final : public AdamRule {
   double residual_ratio() const override { return coded_->residual_ratio(); }
   std::string describe() const override { return coded_->describe(); }
 
-  // m = mean of m; e, the mean of pending and the server residuals, goes into m at interval 1, else into the weights.
+  // m = mean of m; e, the mean of pending and the server residuals, goes into m at interval 1, else
+  // into the weights.
   void redistribute(const Whole& whole, const Step& step) override {
     const auto &mean = whole.at("m"), &pending = whole.at("pending");
     const auto server = whole.find("server_residual");
@@ -145,7 +153,8 @@ class ZeroOneAdam final : public AdamRule {
         [&](std::size_t at, std::span<const float> mean) {
           if (!kernels::all_finite(mean.data(), mean.size())) return leave(at, mean.size());
           kernels::Lanes unused;
-          kernels::adam_moments(s, mean.data(), m_.data() + at, v_.data() + at, mean.size(), unused);
+          kernels::adam_moments(s, mean.data(), m_.data() + at, v_.data() + at, mean.size(),
+                                unused);
         },
         {});
     floors_.update();

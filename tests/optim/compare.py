@@ -132,12 +132,12 @@ def one_bit_cases():
 
 def birder_cases():
     def birder(*place, **config):
-        return case("birder", *place, **({"beta1": 0.9, "weight_decay": 0.01} | config))
+        return case("birder", *place, **({"beta": 0.9, "weight_decay": 0.01} | config))
 
     for exchange in ("two-round", "single-round", "count"):
         yield birder(1, 63, exchange=exchange, seed=1)
         yield birder(2, 4097, exchange=exchange, seed=2, lr="warm-up")
-        yield birder(3, 9000, exchange=exchange, seed=3, beta1=0.95, lr="restarts")
+        yield birder(3, 9000, exchange=exchange, seed=3, beta=0.95, lr="restarts")
         yield birder(4, 200, exchange=exchange, seed=4294967295, lr="zeros")
     yield birder(4, 1, exchange="two-round", seed=5)
     yield birder(4, 1, exchange="single-round", seed=6)

@@ -41,6 +41,7 @@ class SyncSteps:
 
 
 DEFAULTS = {
+    "beta": 0.9,
     "beta1": 0.9,
     "beta2": 0.999,
     "epsilon": 1e-8,
@@ -203,7 +204,7 @@ class OneBitAdam(AdamW):
 
 class ZeroOneAdam(AdamW):
     # The first step on which v = 0 is filled: right after the "last" variance step, or after the "freeze" step.
-    fill_after = "last"
+    fill_after = "freeze"
     # Whether a variance step counts as the last sync when the next one is due.
     variance_step_syncs = True
 
@@ -235,6 +236,8 @@ class ZeroOneAdam(AdamW):
             self.variance_step(gradients, lr)
         elif lr != 0:
             self.linear_step(gradients, lr)
+        elif self.t == self.total_steps:
+            self.synchronize()  # the last step of a run syncs, whatever its learning rate
 
     def variance_step(self, gradients, lr):
         mean, good = self.exact_mean(gradients)
@@ -302,7 +305,7 @@ class Birder(Optimizer):
         key = (self.seed, self.t)
         bad = self.layout.bad(gradients)
         g = np.where(bad, f32(0), gradients)
-        m, b = self.moment(self.m, g, self.beta1), self.moment(self.b, np.abs(g), self.beta1)
+        m, b = self.moment(self.m, g, self.beta), self.moment(self.b, np.abs(g), self.beta)
         m, b = np.where(b < TINY, f32(0), m), np.where(b < TINY, f32(0), b)
         self.m, self.b = np.where(bad, self.m, m), np.where(bad, self.b, b)
         s = np.stack([uniform(WORKER_DRAW, i, len(self.synced), key) for i in range(self.n)])

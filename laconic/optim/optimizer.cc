@@ -1,0 +1,394 @@
+#include "laconic/optim/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "laconic/core/error.h"
+#include "laconic/core/hash.h"
+#include "laconic/kernels/dense.h"
+#include "laconic/optim/queue.h"
+#include "laconic/optim/rule.h"
+#include "laconic/optim/schedule.h"
+#include "laconic/transport/metered.h"
+
+namespace laconic {
+namespace {
+
+std::unique_ptr<Rule> make_rule(Algorithm algorithm, const Bucket& bucket) {
+  switch (algorithm) {
+    case Algorithm::kSgdm: return make_sgdm(bucket);
+    case Algorithm::kAdamW: return make_adamw(bucket);
+    case Algorithm::kOneBitAdam: return make_one_bit_adam(bucket);
+    case Algorithm::kZeroOneAdam: return make_zero_one_adam(bucket);
+    case Algorithm::kBirder: return make_birder(bucket);
+  }
+  fail(Code::kInvalidArgument, "no algorithm {}", static_cast<int>(algorithm));
+}
+
+// The model with what was left out filled in.
+Model completed(Model model, const OptimizerConfig& config) {
+  if (model.weights.size() != model.gradient.size())
+    fail(Code::kInvalidArgument, "{} weights and {} gradients: they must be equally many",
+         model.weights.size(), model.gradient.size());
+  if (model.groups.empty())
+    model.groups = {
+        {.name = "all", .elements = model.weights.size(), .weight_decay = config.weight_decay}};
+  std::size_t covered = 0;
+  std::vector<NamedRange> ranges;
+  for (const Group& group : model.groups) {
+    if (!(group.weight_decay >= 0) || !(group.lr_factor >= 0) || !std::isfinite(group.lr_factor))
+      fail(Code::kInvalidArgument, "group {}: weight decay {} and lr factor {} must be at least 0",
+           group.name, group.weight_decay, group.lr_factor);
+    ranges.push_back({group.name, covered, group.elements});
+    covered += group.elements;
+  }
+  if (covered != model.weights.size())
+    fail(Code::kInvalidArgument, "the groups cover {} weights of {}", covered,
+         model.weights.size());
+  if (model.ranges.empty()) model.ranges = std::move(ranges);
+  for (const NamedRange& range : model.ranges)
+    if (range.begin > covered || range.count > covered - range.begin)
+      fail(Code::kInvalidArgument, "range {} ends at {}, the model has {} weights", range.name,
+           range.begin + range.count, covered);
+  return model;
+}
+
+template <typename T>
+std::vector<T> gather(Transport& transport, std::span<const T> mine) {
+  std::vector<T> all(mine.size() * static_cast<std::size_t>(transport.size()));
+  transport.all_gather(std::as_bytes(mine), std::as_writable_bytes(std::span(all)));
+  return all;
+}
+
+// Throws on every rank when any differs from rank 0 in one of the named values.
+void agree(Transport& transport, std::span<const std::string> names,
+           std::span<const std::uint64_t> mine, const char* remedy) {
+  const auto all = gather(transport, mine);
+  for (std::size_t at = 0; at < all.size(); ++at)
+    if (all[at] != all[at % mine.size()])
+      fail(Code::kInvalidArgument, "rank {} and rank 0 differ in {} ({:x} and {:x}): {}",
+           at / mine.size(), names[at % mine.size()], all[at], all[at % mine.size()], remedy);
+}
+
+class Engine final : public Optimizer {
+ public:
+  Engine(const OptimizerConfig& config, const Model& model, Transport& transport)
+      : config_(validated(config)),
+        model_(completed(model, config_)),
+        transport_(transport),
+        metered_(make_metered(transport, traffic_, std::max(0, config_.ranks_per_node))),
+        nodes_(make_nodes(*metered_, config_.ranks_per_node)),
+        pool_(config_.threads),
+        schedule_(make_schedule(config_)) {
+    agree_on_everything();
+    shadow_.ranges = model_.ranges;
+    shadow_.sums.resize(model_.ranges.size());
+    std::size_t begin = 0;
+    for (const Group& group : model_.groups) {
+      for (std::size_t at = 0; at < group.elements; at += config_.bucket_elements)
+        add_bucket(group, begin + at, std::min(config_.bucket_elements, group.elements - at));
+      begin += group.elements;
+    }
+    queue_ = std::make_unique<StepQueue>(buckets(), [this](int b) { rule(b).step(step_); });
+    hashes_.resize(model_.ranges.size());
+  }
+
+  void begin(double lr) override {
+    if (begun_) fail(Code::kInvalidArgument, "begin was called twice: finish the step first");
+    if (!(lr >= 0) || !std::isfinite(lr))
+      fail(Code::kInvalidArgument, "a learning rate of {}: it must be finite and at least 0", lr);
+    if (!started_) start();
+    step_ = schedule_->plan(counters_, lr);
+    shadow_.on = config_.shadow_every > 0 && step_.t % config_.shadow_every == 0 &&
+                 step_.kind == Step::Kind::kCoded;
+    if (shadow_.on) std::fill(shadow_.sums.begin(), shadow_.sums.end(), Shadow::Sums{});
+    before_ = traffic_.total();
+    begun_ = true;
+    queue_->begin();
+  }
+
+  void ready(int bucket) override {
+    if (!begun_) fail(Code::kInvalidArgument, "ready before begin: give the learning rate first");
+    if (bucket < 0 || bucket >= buckets())
+      fail(Code::kInvalidArgument, "bucket {}: there are {}", bucket, buckets());
+    queue_->ready(bucket, !waits_for_all() && acts());
+  }
+
+  void step() override {
+    if (!begun_) fail(Code::kInvalidArgument, "step before begin: give the learning rate first");
+    begun_ = false;
+    bool taken = true;
+    if (waits_for_all()) {
+      taken = finish_together();
+    } else if (acts()) {
+      queue_->finish();
+    }
+    if (taken) count();
+    tell(taken);
+    if (taken) verify();
+  }
+
+  void synchronize() override {
+    if (begun_) fail(Code::kInvalidArgument, "synchronize inside a step: call step() first");
+    if (counters_.open == 0) return;
+    Step now = step_;
+    now.t = static_cast<std::int64_t>(counters_.t);
+    now.variance_updates = static_cast<std::int64_t>(counters_.variance_updates);
+    shadow_.on = false;
+    for (int b = buckets() - 1; b >= 0; --b) rule(b).synchronize(now);
+    counters_.open = 0;
+    counters_.last_sync = counters_.t;
+  }
+
+  int buckets() const noexcept override { return static_cast<int>(buckets_.size()); }
+  NamedRange bucket(int index) const override {
+    const Bucket& bucket = buckets_.at(static_cast<std::size_t>(index));
+    return {bucket.group.name, bucket.begin, bucket.x.size()};
+  }
+
+  void synced_weights(std::span<float> out) const override {
+    if (out.size() != model_.weights.size())
+      fail(Code::kInvalidArgument, "a span of {} for {} weights", out.size(),
+           model_.weights.size());
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      const auto from = started_ ? rules_[b]->synced() : std::span<const float>(buckets_[b].x);
+      std::memcpy(out.data() + buckets_[b].begin, from.data(), from.size_bytes());
+    }
+  }
+
+  std::vector<State> state() override {
+    if (!started_) start();
+    std::vector<State> all;
+    for (std::size_t b = 0; b < rules_.size(); ++b)
+      for (State& one : rules_[b]->state()) {
+        one.name = fmt::format("bucket{}/{}", b, one.name);
+        all.push_back(std::move(one));
+      }
+    all.push_back({"counters", {}, Spread::kScalar, 0, counters_.values()});
+    return all;
+  }
+
+  void redistribute(int bucket, const std::map<std::string, std::vector<float>>& whole) override {
+    Step now = schedule_->plan(counters_, counters_.lr_before);
+    now.t = static_cast<std::int64_t>(counters_.t);
+    now.variance_updates = static_cast<std::int64_t>(counters_.variance_updates);
+    rule(bucket).restored(counters_.frozen_at != 0);
+    rule(bucket).redistribute(whole, now);
+    if (bucket + 1 == buckets()) {
+      counters_.open = 0;
+      counters_.last_sync = counters_.t;
+    }
+  }
+
+  void restored() override {
+    started_ = true;
+    step_ = {};
+    stats_ = {};
+    stats_.step = static_cast<std::int64_t>(counters_.t);
+    for (const auto& one : rules_) one->restored(counters_.frozen_at != 0);
+  }
+
+  const OptimizerConfig& config() const noexcept override { return config_; }
+  const Model& model() const noexcept override { return model_; }
+  Transport& transport() const noexcept override { return transport_; }
+  const StepStats& stats() const noexcept override { return stats_; }
+  const Totals& totals() const noexcept override { return totals_; }
+
+  std::string describe() const override {
+    return fmt::format("{}, {} parameters in {} bucket(s), {}", name(config_.algorithm),
+                       model_.weights.size(), buckets(),
+                       rules_.empty() ? "nothing to exchange" : rules_.front()->describe());
+  }
+
+ private:
+  Rule& rule(int bucket) const { return *rules_[static_cast<std::size_t>(bucket)]; }
+  bool dense() const {
+    return config_.algorithm == Algorithm::kSgdm || config_.algorithm == Algorithm::kAdamW;
+  }
+  bool acts() const { return step_.kind != Step::Kind::kNothing || step_.freezes; }
+  // A decision over the whole gradient comes first, so nothing may start during backward.
+  bool waits_for_all() const { return config_.max_grad_norm > 0 || config_.skip == Skip::kStep; }
+
+  void add_bucket(const Group& group, std::size_t begin, std::size_t count) {
+    buckets_.push_back({.config = &config_,
+                        .nodes = &nodes_,
+                        .pool = &pool_,
+                        .shadow = &shadow_,
+                        .group = group,
+                        .index = static_cast<int>(buckets_.size()),
+                        .begin = begin,
+                        .x = model_.weights.subspan(begin, count),
+                        .g = model_.gradient.subspan(begin, count)});
+    rules_.push_back(make_rule(config_.algorithm, buckets_.back()));
+  }
+
+  void agree_on_everything() {
+    std::vector<std::string> names = {"the number of weights", "the number of groups"};
+    std::vector<std::uint64_t> values = {model_.weights.size(), model_.groups.size()};
+    agree(*metered_, names, values, "build the same model on every rank");
+    for (const Group& group : model_.groups) {
+      const double numbers[] = {static_cast<double>(group.elements), group.lr_factor,
+                                group.weight_decay, static_cast<double>(group.compress)};
+      names.push_back("group " + group.name);
+      values.push_back(hash64(std::as_bytes(std::span(numbers))));
+    }
+    for (const auto& [field, text] : to_text(config_)) {
+      if (field == "threads") continue;
+      names.push_back(fmt::format("{} (here {})", field, text));
+      values.push_back(hash64(std::as_bytes(std::span(text))));
+    }
+    agree(*metered_, names, values, "pass the same configuration on every rank");
+  }
+
+  void start() {
+    const std::string names[] = {"their first weights"};
+    const std::uint64_t mine[] = {hash64(std::as_bytes(model_.weights))};
+    agree(*metered_, names, mine, "start all ranks from the same weights, or broadcast them");
+    for (const auto& one : rules_) one->start();
+    started_ = true;
+  }
+
+  // Sum of squares over the blocks that are finite; *bad tells whether all are.
+  double local_squares(bool* bad) const {
+    double total = 0;
+    for (std::size_t at = 0; at < model_.gradient.size(); at += Mean::kTile) {
+      const std::size_t n = std::min(Mean::kTile, model_.gradient.size() - at);
+      const float* g = model_.gradient.data() + at;
+      if (kernels::all_finite(g, n))
+        total += static_cast<double>(kernels::sum_of_squares(g, n));
+      else
+        *bad = true;
+    }
+    return total;
+  }
+
+  void clip(double norm) {
+    stats_.grad_norm = norm;
+    const double factor = config_.max_grad_norm / (norm + 1e-6);
+    if (factor < 1)
+      kernels::scale(model_.gradient.data(), model_.gradient.size(), static_cast<float>(factor));
+  }
+
+  // With clipping or skip = step. False: the step is given up on all ranks.
+  bool finish_together() {
+    bool bad = false;
+    const double mine[] = {local_squares(&bad), 0};
+    double squares = mine[0];
+    const bool silent = step_.kind == Step::Kind::kSilent || step_.kind == Step::Kind::kNothing;
+    if (config_.skip == Skip::kStep || !(silent || dense())) {
+      const double said[] = {mine[0], bad ? 1.0 : 0.0};
+      double sum = 0;
+      bad = false;
+      const auto all = gather(*metered_, std::span<const double>(said));
+      for (std::size_t r = 0; r < all.size(); r += 2) {
+        sum += all[r];
+        bad = bad || all[r + 1] != 0;
+      }
+      if (bad && config_.skip == Skip::kStep) return false;
+      if (!silent) squares = sum / transport_.size();
+    }
+    if (!acts()) return true;
+    if (dense() && config_.max_grad_norm > 0) {
+      for (int b = buckets() - 1; b >= 0; --b) rule(b).average(step_);
+      bool ignored = false;
+      clip(std::sqrt(local_squares(&ignored)));
+      for (int b = buckets() - 1; b >= 0; --b) rule(b).apply(step_);
+      return true;
+    }
+    if (config_.max_grad_norm > 0) clip(std::sqrt(squares));
+    queue_->finish();
+    return true;
+  }
+
+  void count() {
+    schedule_->done(counters_, step_, [this] {
+      double norm = 0;
+      for (const auto& one : rules_) norm += one->variance_norm();
+      return norm;
+    });
+    // The last step of a run syncs, even one whose learning rate is 0.
+    if (step_.t == config_.total_steps && step_.kind == Step::Kind::kNothing) synchronize();
+  }
+
+  void tell(bool taken) {
+    static constexpr const char* kKinds[] = {"nothing", "dense", "coded", "silent"};
+    const auto now = traffic_.total();
+    stats_.step = static_cast<std::int64_t>(counters_.t);
+    stats_.kind = taken ? kKinds[static_cast<std::size_t>(step_.kind)] : "skipped";
+    stats_.bytes_inside = now.bytes_inside - before_.bytes_inside;
+    stats_.bytes_between = now.bytes_between - before_.bytes_between;
+    std::uint64_t bad = 0;
+    stats_.residual_ratio = 0;
+    for (const auto& one : rules_) {
+      bad += one->bad_blocks();
+      if (taken && step_.kind == Step::Kind::kCoded)
+        stats_.residual_ratio = std::max(stats_.residual_ratio, one->residual_ratio());
+    }
+    stats_.bad_blocks = bad - totals_.bad_blocks;
+    stats_.shadow.clear();
+    if (shadow_.on) stats_.shadow = shadow_.gauges();
+    totals_.bad_blocks = bad;
+    totals_.bytes_inside += stats_.bytes_inside;
+    totals_.bytes_between += stats_.bytes_between;
+    totals_.bytes = totals_.bytes_inside + totals_.bytes_between;
+    if (!taken) return void(++totals_.skipped);
+    ++totals_.steps;
+    totals_.dense += step_.kind == Step::Kind::kDense;
+    totals_.coded += step_.kind == Step::Kind::kCoded;
+    totals_.silent += step_.kind == Step::Kind::kSilent || step_.kind == Step::Kind::kNothing;
+  }
+
+  // After the first sync that is verify_every steps or more after the last check.
+  void verify() {
+    if (config_.verify_every == 0 || counters_.open != 0 ||
+        step_.t - verified_ < config_.verify_every)
+      return;
+    verified_ = step_.t;
+    for (std::size_t i = 0; i < hashes_.size(); ++i)
+      hashes_[i] = hash64(
+          std::as_bytes(model_.weights.subspan(model_.ranges[i].begin, model_.ranges[i].count)));
+    const auto all = gather(*metered_, std::span<const std::uint64_t>(hashes_));
+    for (std::size_t i = 0; i < hashes_.size(); ++i) {
+      std::string ranks;
+      for (std::size_t r = 1; r * hashes_.size() < all.size(); ++r)
+        if (all[r * hashes_.size() + i] != all[i])
+          ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", r);
+      if (!ranks.empty())
+        fail(Code::kMismatch,
+             "replicas differ after step {}: range {} of rank(s) {} is not rank 0's; resume from "
+             "the last checkpoint, and look for a write to the weights outside the optimizer",
+             step_.t, model_.ranges[i].name, ranks);
+    }
+  }
+
+  const OptimizerConfig config_;
+  const Model model_;
+  Transport& transport_;
+  Traffic traffic_;
+  std::unique_ptr<Transport> metered_;
+  Nodes nodes_;
+  Pool pool_;
+  std::unique_ptr<Schedule> schedule_;
+  Counters counters_;
+  Shadow shadow_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::unique_ptr<Rule>> rules_;
+  Step step_;
+  bool begun_ = false, started_ = false;
+  Traffic::Count before_;
+  StepStats stats_;
+  Totals totals_;
+  std::int64_t verified_ = 0;
+  std::vector<std::uint64_t> hashes_;
+  std::unique_ptr<StepQueue> queue_;  // last: its thread uses the rest
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, const Model& model,
+                                          Transport& transport) {
+  return std::make_unique<Engine>(config, model, transport);
+}
+
+}  // namespace laconic
