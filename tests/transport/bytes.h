@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
-#include "laconic/core/error.h"
 #include "laconic/transport/transport.h"
+#include "tests/support/thrown.h"
 
 namespace laconic {
 
@@ -38,22 +37,6 @@ inline bool holds(std::span<const std::byte> block, int from, int to, int exchan
   for (std::size_t i = 0; i < block.size(); ++i)
     if (block[i] != byte_of(from, to, exchange, i)) return false;
   return true;
-}
-
-template <typename Call>
-std::optional<Error> thrown(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  return {};
-}
-
-template <typename Call>
-std::optional<Code> thrown_code(Call call) {
-  const auto error = thrown(call);
-  return error ? std::optional(error->code()) : std::nullopt;
 }
 
 }  // namespace laconic
