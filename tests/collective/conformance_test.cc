@@ -70,7 +70,7 @@ TEST_P(MeanSuite, SlicesDoNotDependOnThreads) {
 }
 
 TEST_P(MeanSuite, ExchangeTakesEveryElementOnceAndEqualsReduce) {
-  constexpr std::size_t kElements = 40009;
+  static constexpr std::size_t kElements = 40009;
   run([](Transport& world, const Nodes& nodes) {
     Pool pool(2);
     const auto mean = make_mean(setting().config(kElements), nodes, pool);

@@ -119,7 +119,7 @@ TEST_P(MeanCost, NothingIsSentForNothing) {
 // headers.
 TEST_P(MeanCost, TheHierarchySendsWhatItsTableSays) {
   if (setting().flat() || !setting().codes_one_bit()) GTEST_SKIP() << "one-bit hierarchies only";
-  constexpr std::uint64_t kElements = 1 << 17;
+  static constexpr std::uint64_t kElements = 1 << 17;
   const auto nodes = static_cast<std::uint64_t>(setting().nodes());
   const auto local = static_cast<std::uint64_t>(setting().per_node);
   run_ranks(setting().ranks, [&](Transport& world) {
@@ -129,7 +129,7 @@ TEST_P(MeanCost, TheHierarchySendsWhatItsTableSays) {
     const std::uint64_t inside = (local - 1) * kElements / local / 8;
     const auto expect_just_above = [](std::uint64_t has, std::uint64_t wanted) {
       EXPECT_GE(has, wanted);
-      EXPECT_LE(has, wanted + wanted / 8);
+      EXPECT_LE(has, wanted + wanted / 8 + 256);
     };
     expect_just_above(traffic[Kind::kAllToAll].bytes_between, between);
     expect_just_above(traffic[Kind::kAllGather].bytes_between, between);
@@ -154,7 +154,7 @@ TEST_P(MeanCost, NodesHalveWhatLeavesThemInTheAllToAll) {
   if (setting().nodes() != 2 || setting().per_node != 2 || !setting().codes_one_bit())
     GTEST_SKIP() << "two nodes of two";
   run_ranks(4, [&](Transport& world) {
-    constexpr std::size_t kElements = 50021;
+    static constexpr std::size_t kElements = 50021;
     const auto hierarchical = traffic_of(world, kElements);
     Traffic flat;
     const auto metered = make_metered(world, flat, 2);
