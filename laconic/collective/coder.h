@@ -35,6 +35,7 @@ class Coder {
   virtual void begin(const Round& round) = 0;
   virtual std::vector<State> state() { return {}; }
   virtual std::uint64_t bad_blocks() const noexcept { return 0; }
+  virtual double residual_ratio() const noexcept { return 0; }
   virtual std::string describe() const = 0;
 };
 

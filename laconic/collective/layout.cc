@@ -29,7 +29,9 @@ Range part(std::size_t begin, std::size_t count, std::size_t length, std::size_t
 Layout::Layout(std::size_t elements, int per_node, int nodes, std::size_t grain,
                std::size_t largest_slice)
     : elements_(elements),
+      per_node_(static_cast<std::size_t>(per_node)),
       nodes_(static_cast<std::size_t>(nodes)),
+      grain_(grain),
       shard_length_(part_length(elements, static_cast<std::size_t>(per_node))),
       longest_chunk_(part_length(std::min(elements, shard_length_), nodes_)) {
   const std::size_t wanted =
@@ -42,6 +44,17 @@ Layout::Layout(std::size_t elements, int per_node, int nodes, std::size_t grain,
 
 std::size_t Layout::capacity(std::size_t slice) const noexcept {
   return std::min(slice_length_, longest_chunk_ - slice * slice_length_);
+}
+
+std::vector<std::size_t> Layout::blocks() const {
+  std::vector<std::size_t> begins;
+  for (std::size_t s = 0; s < per_node_; ++s)
+    for (std::size_t c = 0; c < nodes_; ++c) {
+      const Range of = chunk(static_cast<int>(s), static_cast<int>(c));
+      const std::size_t block = grain_ == 0 ? of.count : grain_;
+      for (std::size_t at = 0; at < of.count; at += block) begins.push_back(of.begin + at);
+    }
+  return begins;
 }
 
 Range Layout::shard(int shard) const noexcept {

@@ -18,11 +18,13 @@ class Layout {
   // Elements that messages of slice k are made for: the same for all shards and chunks.
   std::size_t capacity(std::size_t slice) const noexcept;
   Range range(int shard, int chunk, std::size_t slice) const noexcept;
+  // Where the blocks of `grain` elements of all chunks begin, ascending.
+  std::vector<std::size_t> blocks() const;
   Range shard(int shard) const noexcept;
   Range chunk(int shard, int chunk) const noexcept;
 
  private:
-  std::size_t elements_, nodes_;
+  std::size_t elements_, per_node_, nodes_, grain_;
   std::size_t shard_length_, longest_chunk_, slice_length_, slices_;
 };
 

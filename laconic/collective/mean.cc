@@ -6,6 +6,7 @@
 #include "laconic/collective/layout.h"
 #include "laconic/collective/pipeline.h"
 #include "laconic/collective/single_round.h"
+#include "laconic/core/buffer.h"
 #include "laconic/core/error.h"
 #include "laconic/kernels/dense.h"
 
@@ -54,6 +55,37 @@ std::string problem(const MeanConfig& config, const Nodes& nodes) {
   return {};
 }
 
+// The exact mean of one rank is what the rank has.
+class Alone final : public Mean {
+ public:
+  Alone(const MeanConfig& config, Pool& pool)
+      : config_(config), pool_(pool), scratch_(kTile * static_cast<std::size_t>(pool.threads())) {}
+
+  void exchange(Fill fill, Take take, const Round&) override {
+    for_each_piece(
+        pool_, 0, config_.elements, kTile, [&](std::size_t begin, std::size_t count, int thread) {
+          Tile tile{.begin = begin,
+                    .count = count,
+                    .values = scratch_.data() + kTile * static_cast<std::size_t>(thread)};
+          fill(tile);
+          if (!config_.pending.empty()) std::memset(config_.pending.data() + begin, 0, 4 * count);
+          take(begin, {tile.values, count});
+        });
+  }
+  std::vector<State> state() override { return {}; }
+  std::size_t elements() const noexcept override { return config_.elements; }
+  std::string describe() const override { return "one rank, nothing to exchange"; }
+  std::uint64_t bad_blocks() const noexcept override { return 0; }
+  std::vector<std::size_t> blocks() const override {
+    return Layout(config_.elements, 1, 1, kTile, kTile).blocks();
+  }
+
+ private:
+  MeanConfig config_;
+  Pool& pool_;
+  Buffer<float> scratch_;
+};
+
 }  // namespace
 
 std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Pool& pool) {
@@ -65,6 +97,8 @@ std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Po
   if (config.kind == MeanKind::kRandomSign && config.form == RandomForm::kSingleRound)
     return std::make_unique<SingleRound>(config, nodes, pool);
 
+  if (config.kind == MeanKind::kDense && !config.bf16 && nodes.world->size() == 1)
+    return std::make_unique<Alone>(config, pool);
   MeanKind kind = config.kind;
   if (kind == MeanKind::kOneBit && nodes.nodes == 1 && nodes.per_node > 1) kind = MeanKind::kDense;
   const auto make = [&](const Place& place) {

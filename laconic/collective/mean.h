@@ -15,8 +15,8 @@
 namespace laconic {
 
 // How a piece of state lies over the ranks: the same on all; its mean over ranks counts; each rank
-// owns a range.
-enum class Spread : std::uint8_t { kSame, kMean, kOwned };
+// owns a range; scalars, the same on all.
+enum class Spread : std::uint8_t { kSame, kMean, kOwned, kScalar };
 
 struct State {
   std::string name;
@@ -24,6 +24,7 @@ struct State {
   Spread spread;
   std::size_t begin =
       0;  // position of values[0] in the vector (kOwned, and kMean where a rank keeps a part)
+  std::span<double> scalars = {};  // kScalar
 };
 
 // A piece of the vector that stays in L1. `fill` writes this rank's values to `values`, or points
@@ -89,6 +90,12 @@ class Mean {
 
   virtual std::vector<State> state() = 0;
   virtual std::size_t elements() const noexcept = 0;
+  // Where scale blocks begin, ascending: the pieces that fall back together and share a scale.
+  // Kinds without scales have blocks of a tile.
+  virtual std::vector<std::size_t> blocks() const = 0;
+  // Norm of what the last exchange left unsaid over the norm of what was said, on this rank, from
+  // one block in 16; 0 where nothing is left unsaid.
+  virtual double residual_ratio() const noexcept { return 0; }
   // What really runs: "one-bit mean, 2 nodes of 4, scale blocks of 4096 (L2)".
   virtual std::string describe() const = 0;
   // Scale blocks in which this rank gave something not finite, so far.

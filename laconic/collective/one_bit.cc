@@ -4,6 +4,7 @@
 
 #include "laconic/collective/float_shares.h"
 #include "laconic/core/error.h"
+#include "laconic/kernels/dense.h"
 #include "laconic/kernels/sign.h"
 #include "laconic/wire/chunk.h"
 
@@ -44,6 +45,11 @@ class BlockSum {
   double total_ = 0;
 };
 
+// Sums of squares of one thread.
+struct Norms {
+  double said = 0, unsaid = 0;
+};
+
 class OneBitCoder final : public FloatShares {
  public:
   OneBitCoder(const MeanConfig& config, const Place& place, Pool& pool)
@@ -55,6 +61,7 @@ class OneBitCoder final : public FloatShares {
         place_(place),
         worker_(config.pending.empty() ? place.shard_count : 0),
         server_(place.chunk_count),
+        norms_(static_cast<std::size_t>(pool.threads())),
         coded_(static_cast<std::size_t>(place.voices) * static_cast<std::size_t>(pool.threads())) {}
 
   std::size_t coded_size(std::size_t capacity) const override {
@@ -65,6 +72,16 @@ class OneBitCoder final : public FloatShares {
   void begin(const Round& round) override {
     FloatShares::begin(round);
     ++sequence_;
+    std::fill(norms_.begin(), norms_.end(), Norms{});
+  }
+
+  double residual_ratio() const noexcept override {
+    Norms all;
+    for (const Norms& part : norms_) {
+      all.said += part.said;
+      all.unsaid += part.unsaid;
+    }
+    return all.said > 0 ? std::sqrt(all.unsaid / all.said) : 0;
   }
 
   void code(const Range& range, Fill source, std::span<std::byte> out) override {
@@ -83,10 +100,13 @@ class OneBitCoder final : public FloatShares {
         };
       };
       float scale = 0;
-      if (code_block(begin, count, thread, message(false), e, bits, &scale)) return scale;
-      bad_.fetch_add(1, std::memory_order_relaxed);
-      if (code_block(begin, count, thread, message(true), e, bits, &scale)) return scale;
-      return silence(count, bits);
+      if (!code_block(begin, count, thread, message(false), e, bits, &scale, gain_)) {
+        bad_.fetch_add(1, std::memory_order_relaxed);
+        if (!code_block(begin, count, thread, message(true), e, bits, &scale, gain_))
+          return silence(count, bits);
+      }
+      if (begin / std::max<std::size_t>(block_, 1) % 16 == 0) note(e, count, thread, scale);
+      return scale;
     });
   }
 
@@ -193,10 +213,13 @@ class OneBitCoder final : public FloatShares {
     });
     return true;
   }
-  template <typename Measure>
-  bool code_block(std::size_t begin, std::size_t count, int thread, const Measure& measure,
-                  float* e, std::byte* bits, float* scale) {
-    return code_block(begin, count, thread, measure, e, bits, scale, gain_);
+  // Statistics from one block in 16, while it is in L1.
+  void note(const float* e, std::size_t count, int thread, float scale) {
+    Norms& norms = norms_[static_cast<std::size_t>(thread)];
+    for_each_tile(0, count, [&](std::size_t at, std::size_t n) {
+      norms.unsaid += kernels::sum_of_squares(e + at, n) / (gain_ * gain_);
+    });
+    norms.said += static_cast<double>(scale) * scale * static_cast<double>(count);
   }
 
   // Nothing sane can be said of the block: a scale of 0, the residual stays.
@@ -231,6 +254,7 @@ class OneBitCoder final : public FloatShares {
   float factor_, gain_;
   Place place_;
   Buffer<float> worker_, server_;
+  std::vector<Norms> norms_;
   std::vector<Coded> coded_;
   std::uint32_t sequence_ = 0;
 };

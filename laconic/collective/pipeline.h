@@ -23,6 +23,8 @@ class Pipeline final : public Mean {
   void exchange(Fill fill, Take take, const Round& round) override;
   std::vector<State> state() override { return coder_->state(); }
   std::size_t elements() const noexcept override { return elements_; }
+  std::vector<std::size_t> blocks() const override { return layout_.blocks(); }
+  double residual_ratio() const noexcept override { return coder_->residual_ratio(); }
   std::string describe() const override;
   std::uint64_t bad_blocks() const noexcept override { return coder_->bad_blocks(); }
 

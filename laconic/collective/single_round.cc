@@ -55,6 +55,12 @@ std::string SingleRound::describe() const {
                         : fmt::format("random-sign mean, single round, {} ranks", ranks_);
 }
 
+std::vector<std::size_t> SingleRound::blocks() const {
+  std::vector<std::size_t> begins;
+  for (std::size_t at = 0; at < config_.elements; at += kTile) begins.push_back(at);
+  return begins;
+}
+
 std::size_t SingleRound::message_size(std::size_t runs) const {
   return wire::random_signs_size(runs * kWord);
 }

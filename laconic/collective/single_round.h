@@ -16,6 +16,7 @@ class SingleRound final : public Mean {
   void exchange(Fill fill, Take take, const Round& round) override;
   std::vector<State> state() override { return {}; }
   std::size_t elements() const noexcept override { return config_.elements; }
+  std::vector<std::size_t> blocks() const override;
   std::string describe() const override;
   std::uint64_t bad_blocks() const noexcept override { return 0; }
 

@@ -29,7 +29,7 @@ HWY_INLINE void store_bf16(D, hn::Vec<D> value, std::uint16_t* out) {
   const auto odd = hn::And(top, hn::Set(du, 1u));
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu))));
   const auto quiet = hn::Or(top, hn::Set(du, 0x40u));
-  const auto nan = hn::RebindMask(du, hn::Ne(value, value));
+  const auto nan = hn::RebindMask(du, hn::Not(hn::Eq(value, value)));
   hn::StoreU(hn::DemoteTo(dh, hn::BitCast(di, hn::IfThenElse(nan, quiet, rounded))), dh, out);
 }
 

@@ -239,7 +239,9 @@ HWY_INLINE void ratio_as(const float* m, const float* b, std::size_t count, std:
       const auto bound = hn::LoadU(d, b + i);
       u = hn::IfThenZeroElse(hn::Eq(bound, hn::Zero(d)), hn::Div(u, bound));
     }
-    const auto limited = hn::Min(hn::Max(u, hn::Set(d, -1.0F)), hn::Set(d, 1.0F));
+    const auto high = hn::Set(d, 1.0F), low = hn::Set(d, -1.0F);
+    const auto limited =
+        hn::IfThenElse(hn::Gt(u, high), high, hn::IfThenElse(hn::Lt(u, low), low, u));
     store_bf16(d, limited, out + i);
   });
 }

@@ -71,7 +71,7 @@ void Code(const float* p, const float* live, std::size_t count, float scale, flo
 
 template <class D>
 HWY_INLINE hn::Vec<D> signed_scale(D d, const Coded& coded, std::size_t i) {
-  const auto s = hn::Set(d, coded.scale);
+  const auto s = hn::Abs(hn::Set(d, coded.scale));
   return hn::IfThenElse(load_bits(d, coded.bits, i), hn::Neg(s), s);
 }
 
@@ -97,7 +97,10 @@ HWY_INLINE void serve_as(const Coded* coded, int codes, float factor, const floa
       for (std::size_t k = 0; k < 4; ++k)
         total[k] = hn::Add(total[k], signed_scale(d, coded[r], i + k * kWidth));
     for (std::size_t k = 0; k < 4; ++k)
-      sums[k % kVectors] = hn::Add(sums[k % kVectors], finish(d, i + k * kWidth, total[k]));
+{
+      auto& lane = sums[(i / kWidth + k) % kVectors];
+      lane = hn::Add(lane, finish(d, i + k * kWidth, total[k]));
+    }
   }
   for (std::size_t k = 0; k < kVectors; ++k) hn::Store(sums[k], d, lanes.lane + k * kWidth);
   for (; i < count; ++i) {
@@ -125,7 +128,7 @@ void Decode(Coded coded, std::size_t count, float* out) {
 std::size_t CountLive(const float* live, std::size_t count) {
   std::size_t total = 0;
   for_each(count, [&](auto d, std::size_t i) HWY_ATTR {
-    total += hn::CountTrue(d, hn::Ne(hn::LoadU(d, live + i), hn::Zero(d)));
+    total += hn::CountTrue(d, hn::Not(hn::Eq(hn::LoadU(d, live + i), hn::Zero(d))));
   });
   return total;
 }

@@ -43,6 +43,7 @@ std::vector<std::string> targets() {
 }
 
 void set_target(const std::string& name) {
+  const std::string before = target();
   restrict_to(0);
   if (name.empty()) return;
   std::string known;
@@ -50,6 +51,7 @@ void set_target(const std::string& name) {
     if (name == hwy::TargetName(each)) return restrict_to(each);
     known += std::string(known.empty() ? "" : ", ") + hwy::TargetName(each);
   }
+  set_target(before);
   fail(Code::kInvalidArgument, "no kernel target \"{}\" on this CPU; there are {}", name, known);
 }
 

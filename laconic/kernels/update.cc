@@ -17,7 +17,8 @@ HWY_INLINE hn::Vec<D> blend(D d, float a, hn::Vec<D> x, float b, hn::Vec<D> y) {
 // D = sqrt(max(v, floor) * correction) + epsilon.
 template <class D>
 HWY_INLINE hn::Vec<D> denominator(D d, const AdamStep& s, hn::Vec<D> v) {
-  const auto raised = hn::Max(v, hn::Set(d, s.floor));
+  const auto floor = hn::Set(d, s.floor);
+  const auto raised = hn::IfThenElse(hn::Lt(v, floor), floor, v);  // not Max: a NaN stays
   return hn::Add(hn::Sqrt(hn::Mul(raised, hn::Set(d, s.correction))), hn::Set(d, s.epsilon));
 }
 

@@ -79,7 +79,7 @@ HWY_INLINE void clear_tail(std::size_t count, std::uint8_t* bits) {
 template <bool kMasked, class D>
 HWY_INLINE hn::Vec<D> only_live(D d, const float* live, std::size_t i, hn::Vec<D> value) {
   if constexpr (kMasked)
-    return hn::IfThenElseZero(hn::Ne(hn::LoadU(d, live + i), hn::Zero(d)), value);
+    return hn::IfThenZeroElse(hn::Eq(hn::LoadU(d, live + i), hn::Zero(d)), value);
   else
     return value;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "laconic/transport/transport.h"
@@ -39,6 +40,27 @@ std::string describe(const Exchange& exchange, std::size_t bytes);
 // REQUIRES: timeout > 0 (throws otherwise).
 void check_timeout(std::chrono::milliseconds timeout);
 std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout);
+
+// Calls done() until it is true: eagerly at first and whenever `progress` moved, then with short
+// sleeps, so that ranks which outnumber the cores do not take time from each other. False when the
+// deadline passed.
+template <typename Done>
+bool poll(Done done, const std::size_t& progress, std::chrono::milliseconds timeout) {
+  constexpr auto kEager = std::chrono::microseconds(200), kSleep = std::chrono::microseconds(50);
+  if (done()) return true;
+  const auto deadline = deadline_after(timeout);
+  auto eager_until = std::chrono::steady_clock::now() + kEager;
+  for (std::size_t before = progress; !done(); before = progress) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= deadline) return false;
+    if (progress != before) eager_until = now + kEager;
+    if (now < eager_until)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(kSleep);
+  }
+  return true;
+}
 
 // How messages call ranks: a part of a group calls them as the group that was first made does.
 class Names {

@@ -7,7 +7,8 @@
 
 namespace laconic {
 
-// What goes wrong, for tests. Exchanges are counted from 0 as they are posted here.
+// What goes wrong, for tests. Exchanges are counted from 0 as they are posted here, splits
+// included.
 struct Faults {
   std::int64_t die_at = -1;  // post throws Error(kTransport) from this exchange on
   std::function<void(std::int64_t exchange)> before_post;  // a place to wait, say

@@ -1,13 +1,10 @@
 #include "laconic/transport/mpi.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <new>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "laconic/core/buffer.h"
@@ -16,8 +13,6 @@
 
 namespace laconic {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 void check(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
@@ -28,26 +23,30 @@ void check(int code, const char* call) {
        std::string_view(text.data(), static_cast<std::size_t>(length)));
 }
 
-// Calls done() until it is true: eagerly at first and whenever `progress` moved, then with short
-// sleeps, so that ranks which outnumber the cores do not take time from each other. False when the
-// deadline passed.
-template <typename Done>
-bool poll(Done done, const std::size_t& progress, std::chrono::milliseconds timeout) {
-  constexpr auto kEager = std::chrono::microseconds(200), kSleep = std::chrono::microseconds(50);
-  if (done()) return true;
-  const auto deadline = deadline_after(timeout);
-  auto eager_until = Clock::now() + kEager;
-  for (std::size_t before = progress; !done(); before = progress) {
-    const auto now = Clock::now();
-    if (now >= deadline) return false;
-    if (progress != before) eager_until = now + kEager;
-    if (now < eager_until)
-      sched_yield();
-    else
-      std::this_thread::sleep_for(kSleep);
+// While it lives, errors that belong to no communicator are returned: where the standard lets MPI
+// report a failed request (MPICH does), it would end the program otherwise. MPI-3 asks
+// MPI_COMM_WORLD, MPI-4 MPI_COMM_SELF.
+class ErrorsReturn {
+ public:
+  ErrorsReturn() noexcept {
+    for (std::size_t i = 0; i < comms_.size(); ++i) {
+      MPI_Comm_get_errhandler(comms_[i], &before_[i]);
+      MPI_Comm_set_errhandler(comms_[i], MPI_ERRORS_RETURN);
+    }
   }
-  return true;
-}
+  ~ErrorsReturn() {
+    for (std::size_t i = 0; i < comms_.size(); ++i) {
+      MPI_Comm_set_errhandler(comms_[i], before_[i]);
+      MPI_Errhandler_free(&before_[i]);
+    }
+  }
+  ErrorsReturn(const ErrorsReturn&) = delete;
+  ErrorsReturn& operator=(const ErrorsReturn&) = delete;
+
+ private:
+  const std::array<MPI_Comm, 2> comms_{MPI_COMM_WORLD, MPI_COMM_SELF};
+  std::array<MPI_Errhandler, 2> before_{};
+};
 
 // What each piece of a message says about its exchange, within the 15 bits that every MPI grants a
 // tag: so ranks that make different calls are told, not mixed up.
@@ -283,6 +282,7 @@ class Mpi final : public Transport {
     if (statuses_.size() < size) statuses_.resize(size);
     if (indices_.size() < size) indices_.resize(size);
     int count = 0;
+    const ErrorsReturn errors_return;
     const int code = MPI_Testsome(static_cast<int>(size), requests.handles.data(), &count,
                                   indices_.data(), statuses_.data());
     if (code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
@@ -320,21 +320,22 @@ class Mpi final : public Transport {
                        name(kind_of(tag)));
   }
 
-  // Peers may be dead, so nothing here waits. A receive that cannot be cancelled may still be
-  // written to: its memory is never freed, and neither is the communicator.
+  // Peers may be dead, so nothing here waits. A receive may still be written to, so its memory is
+  // never freed, and neither is the communicator. The newest goes first, or it would catch what was
+  // sent for an older one.
   void abandon() noexcept {
+    std::sort(slots_.begin(), slots_.end(),
+              [](const Slot& a, const Slot& b) { return a.number > b.number; });
     for (Slot& slot : slots_) {
-      bool kept = false;
-      for (MPI_Request& request : slot.receives.handles) {
-        if (request == MPI_REQUEST_NULL) continue;
-        int done = 0;
-        MPI_Cancel(&request);
-        MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-        if (done) continue;
-        MPI_Request_free(&request);
-        kept = true;
+      bool pending = false;
+      for (auto request = slot.receives.handles.rbegin(); request != slot.receives.handles.rend();
+           ++request) {
+        if (*request == MPI_REQUEST_NULL) continue;
+        MPI_Cancel(&*request);
+        MPI_Request_free(&*request);
+        pending = true;
       }
-      if (kept) new (std::nothrow) Buffer<std::byte>(std::move(slot.received));
+      if (pending) new (std::nothrow) Buffer<std::byte>(std::move(slot.received));
       for (MPI_Request& request : slot.sends.handles)
         if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
     }

@@ -35,10 +35,10 @@ class Blocks {
 // Moves bytes between the ranks of a group. Every rank posts the same exchanges, of the same
 // lengths, in the same order; they arrive and retire in that order too. An exchange is posted (`in`
 // must stay as it is), arrives (its blocks may be read until the next arrive or retire), and
-// retires (`in` may be reused: everyone has read it). At most kInFlight are posted and not retired.
-// Throws Error(kTimeout) naming the rank that is missing, Error(kInvalidArgument) when the ranks'
-// calls do not fit together, Error(kTransport) when the engine fails; the group is unusable
-// afterwards. One thread at a time per Transport.
+// retires (`in` may be reused: everyone has read it). At most kInFlight are posted and not retired
+// (an engine has room for twice as many, for wrappers). Throws Error(kTimeout) naming the rank that
+// is missing, Error(kInvalidArgument) when the ranks' calls do not fit together, Error(kTransport)
+// when the engine fails; the group is unusable afterwards. One thread at a time per Transport.
 class Transport {
  public:
   static constexpr int kInFlight = 64;
@@ -53,7 +53,8 @@ class Transport {
   virtual Blocks arrive() = 0;
   virtual void retire() = 0;
 
-  // The ranks that gave the same color, in the order of their ranks here. Collective.
+  // The ranks that gave the same color, in the order of their ranks here. Collective. REQUIRES:
+  // color >= 0 and nothing is in flight (throws otherwise).
   virtual std::unique_ptr<Transport> split(int color) = 0;
 
   // The simple forms: post, arrive, copy, retire. REQUIRES: nothing else is in flight.

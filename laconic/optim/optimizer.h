@@ -1,0 +1,103 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "laconic/collective/mean.h"
+#include "laconic/optim/config.h"
+#include "laconic/transport/transport.h"
+
+namespace laconic {
+
+// A run of parameters with settings of its own. Groups follow each other and cover the weights.
+struct Group {
+  std::string name;
+  std::size_t elements = 0;
+  double lr_factor = 1;
+  double weight_decay = 0;
+  bool compress = true;  // false: its means are exact
+};
+
+// A part of the weights that reports speak of: a tensor, say.
+struct NamedRange {
+  std::string name;
+  std::size_t begin = 0, count = 0;
+};
+
+// How well the coded mean of a range told the exact one.
+struct Gauge {
+  std::string name;
+  double cosine = 0, sign_agreement = 0, relative_error = 0;
+};
+
+struct StepStats {
+  std::int64_t step = 0;
+  std::string kind;  // "dense", "coded", "silent", "skipped", "nothing"
+  std::uint64_t bytes_inside = 0, bytes_between = 0;  // sent by this rank in this step
+  std::uint64_t bad_blocks = 0;                       // on this rank, in this step
+  double grad_norm = 0;                               // where clipping is on
+  double residual_ratio =
+      0;  // norm of what was left unsaid over the norm of what was said (coded steps)
+  std::vector<Gauge> shadow;  // on shadow steps
+};
+
+struct Totals {
+  std::int64_t steps = 0, dense = 0, coded = 0, silent = 0, skipped = 0;
+  std::uint64_t bytes = 0, bytes_inside = 0, bytes_between = 0, bad_blocks = 0;
+  std::int64_t rounds() const noexcept { return dense + coded; }
+};
+
+// Trains one model: flat weights cut into buckets, a rule, a schedule, one ordered queue with one
+// communication thread a rank. Every rank passes the same configuration and lengths; the weights
+// must be equal before the first step. One thread at a time. If a call throws
+// Error(kInvalidArgument) nothing was changed; after any other error the object is unusable.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  // The step's learning rate, before the first bucket is ready.
+  virtual void begin(double lr) = 0;
+  // The gradient of this bucket is complete: its exchange may start. Any order; each once a step.
+  virtual void ready(int bucket) = 0;
+  // Finishes; every bucket not yet ready counts as ready.
+  virtual void step() = 0;
+  // The simple case: begin and step.
+  void step(double lr) {
+    begin(lr);
+    step();
+  }
+  // After it all replicas are byte-equal. Collective; a no-op right after a sync.
+  virtual void synchronize() = 0;
+
+  // Bucket i covers bucket(i); a bucket never crosses a group. Later buckets are exchanged first.
+  virtual int buckets() const noexcept = 0;
+  virtual NamedRange bucket(int index) const = 0;
+  // The weights of the last sync, equal on all ranks: what to evaluate and to save.
+  virtual void synced_weights(std::span<float> out) const = 0;
+
+  virtual std::vector<State> state() = 0;
+  // Collective: state and weights were replaced (by a checkpoint, say).
+  virtual void restored() = 0;
+
+  virtual const OptimizerConfig& config() const noexcept = 0;
+  virtual const Transport& transport() const noexcept = 0;
+  virtual const StepStats& stats() const noexcept = 0;
+  virtual const Totals& totals() const noexcept = 0;
+  // What really runs: "0/1 Adam, 1 bit + scales of 4096, 4 ranks, …".
+  virtual std::string describe() const = 0;
+};
+
+struct Model {
+  std::span<float> weights, gradient;  // of equal length; stay where they are
+  std::vector<Group> groups;           // empty: one, with the config's weight decay
+  std::vector<NamedRange> ranges;      // empty: the groups
+};
+
+// Collective: ranks compare what they ask for. The caller keeps `transport` and the model's memory
+// alive.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, const Model& model,
+                                          Transport& transport);
+
+}  // namespace laconic

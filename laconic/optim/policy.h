@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+
+#include "laconic/optim/config.h"
+
+// When things are said. Small objects without memory of their own: everything follows from t, the
+// last sync and the learning rate, so a resume continues them.
+namespace laconic {
+
+// T_v of 0/1 Adam: steps 1 = k_0 < k_1 < …, k_{j+1} = k_j + 2^floor(j/kappa), while k_j <= freeze.
+class VarianceSteps {
+ public:
+  VarianceSteps(std::int64_t kappa, std::int64_t freeze) : kappa_(kappa), freeze_(freeze) {}
+  bool contains(std::int64_t step) const noexcept;
+  std::int64_t freeze() const noexcept { return freeze_; }
+
+ private:
+  std::int64_t kappa_, freeze_;
+};
+
+// T_u of 0/1 Adam: 1 while t <= freeze, then doubling every `double_every` steps up to `most`;
+// kAuto: the largest power of two <= lr_peak/lr, up to `most`.
+class Intervals {
+ public:
+  Intervals(std::int64_t freeze, std::int64_t double_every, std::int64_t most)
+      : freeze_(freeze), double_every_(double_every), most_(most) {}
+  std::int64_t at(std::int64_t step, double lr, double lr_peak) const noexcept;
+
+ private:
+  std::int64_t freeze_, double_every_, most_;
+};
+
+// What one step does; equal on all ranks.
+struct Step {
+  enum class Kind : std::uint8_t { kNothing, kDense, kCoded, kSilent };
+  std::int64_t t = 0;
+  double lr = 0;
+  Kind kind = Kind::kDense;
+  bool variance = true;               // v is updated
+  bool freezes = false;               // the first step on which v stays
+  std::int64_t interval = 1;          // in force
+  std::int64_t variance_updates = 0;  // J, this step's included
+};
+
+// Volume and rounds that follow from the policies alone.
+struct Rounds {
+  std::int64_t steps = 0, dense = 0, coded = 0;
+  std::int64_t rounds() const noexcept { return dense + coded; }
+  // With dense rounds of `dense_bits` a parameter and coded ones of `coded_bits`.
+  double bits_per_parameter_per_step(double dense_bits, double coded_bits) const noexcept;
+};
+Rounds one_bit_adam_rounds(std::int64_t steps, std::int64_t freeze_step);
+Rounds zero_one_adam_rounds(std::int64_t steps, const VarianceSteps& variance,
+                            const Intervals& intervals);
+
+}  // namespace laconic
