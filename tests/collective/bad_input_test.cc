@@ -1,22 +1,10 @@
 #include <gtest/gtest.h>
 
-#include "laconic/transport/faulty.h"
 #include "tests/support/means.h"
 #include "tests/support/thrown.h"
 
 namespace laconic::testing {
 namespace {
-
-constexpr RunOptions kSoon{.timeout = std::chrono::seconds(5)};
-
-void expect_says(const std::optional<Error>& error, Code code,
-                 const std::vector<std::string>& words) {
-  ASSERT_TRUE(error);
-  EXPECT_EQ(error->code(), code) << error->what();
-  for (const std::string& word : words)
-    EXPECT_NE(std::string(error->what()).find(word), std::string::npos)
-        << '"' << word << "\" is not in: " << error->what();
-}
 
 class BadInput : public ::testing::TestWithParam<int> {
  protected:
@@ -98,80 +86,6 @@ TEST_P(BadInput, RanksThatDoNotDivideIntoNodesAreTold) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, BadInput, ::testing::ValuesIn(rank_counts()));
-
-// Means whose transport goes wrong.
-class MeanFaults : public MeanTest {
- protected:
-  static constexpr std::size_t kElements = 20011;
-
-  // Reduces twice, then arms `faults` on the last rank and reduces again. Returns what that threw.
-  template <typename Faulted>
-  static std::optional<Error> broken_reduce(Transport& world, const Faulted& faults) {
-    bool armed = false;
-    const auto faulty = make_faulty(world, faults(armed));
-    const Nodes nodes = make_nodes(*faulty, setting().per_node);
-    Pool pool(1);
-    const auto mean = make_mean(setting().config(kElements), nodes, pool);
-    for (int exchange = 0; exchange < 2; ++exchange) {
-      auto values = values_of(world.rank(), exchange, kElements);
-      mean->reduce(values);
-    }
-    armed = world.rank() == world.size() - 1;
-    auto values = values_of(world.rank(), 2, kElements);
-    return thrown([&] { mean->reduce(values); });
-  }
-};
-
-TEST_P(MeanFaults, AFlippedBitIsCorruptWhereItArrivesAndEndsTheOthers) {
-  if (!setting().sort.random() && !setting().codes_one_bit())
-    GTEST_SKIP() << "whole floats have no checksum";
-  run_ranks(
-      setting().ranks,
-      [](Transport& world) {
-        const auto error = broken_reduce(world, [](bool& armed) {
-          return Faults{.before_post = {},
-                        .on_arrival = [&armed](std::int64_t, int, std::span<std::byte> block) {
-                          const bool coded = block.size() > 40 && block[0] == std::byte{'L'} &&
-                                             block[1] == std::byte{'C'};
-                          if (!armed || !coded) return;
-                          block[37] ^= std::byte{4};
-                          armed = false;
-                        }};
-        });
-        if (world.rank() == world.size() - 1)
-          expect_says(error, Code::kCorrupt, {"checksum", "message from rank"});
-        else
-          expect_says(error, Code::kTimeout, {"rank"});
-      },
-      kSoon);
-}
-
-TEST_P(MeanFaults, ARankThatDiesEndsTheOthers) {
-  run_ranks(
-      setting().ranks,
-      [](Transport& world) {
-        const auto error = broken_reduce(world, [](bool& armed) {
-          return Faults{.before_post =
-                            [&armed](std::int64_t number) {
-                              if (armed) fail(Code::kTransport, "dies at exchange {}", number);
-                            },
-                        .on_arrival = {}};
-        });
-        if (world.rank() == world.size() - 1)
-          expect_says(error, Code::kTransport, {"dies at exchange"});
-        else
-          expect_says(error, Code::kTimeout, {"rank"});
-      },
-      kSoon);
-}
-
-std::vector<Setting> few_settings() {
-  auto all = settings(all_sorts());
-  std::erase_if(all, [](const Setting& setting) { return setting.ranks > 4; });
-  return all;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, MeanFaults, ::testing::ValuesIn(few_settings()), name_of);
 
 }  // namespace
 }  // namespace laconic::testing

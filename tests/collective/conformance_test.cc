@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/means.h"
+#include "tests/support/one_bit_simulation.h"
 
 namespace laconic::testing {
 namespace {
@@ -121,7 +122,25 @@ TEST_P(MeanSuite, AMeanOutlivesManyExchanges) {
   });
 }
 
+TEST_P(MeanSuite, BlocksCoverTheVectorFromTheBeginningOfChunks) {
+  run([](Transport&, const Nodes& nodes) {
+    Pool pool(1);
+    for (const std::size_t elements : {0, 1, 4096, 40009}) {
+      const auto begins = make_mean(setting().config(elements), nodes, pool)->blocks();
+      const std::size_t block = setting().sort.one_bit() ? setting().sort.config.scale_block : 4096;
+      const bool dealt =
+          setting().sort.random() && setting().sort.config.form == RandomForm::kSingleRound;
+      const OneBitSimulation layout(dealt ? 1 : setting().nodes(), dealt ? 1 : setting().per_node,
+                                    elements, block, kernels::Norm::kL2);
+      std::vector<std::size_t> wanted;
+      for (const auto& one : layout.blocks()) wanted.push_back(one.begin);
+      EXPECT_EQ(begins, wanted) << elements << " elements";
+    }
+  });
+}
+
 TEST_P(MeanSuite, DescribeSaysWhatRuns) {
+  if (!setting().exchanges()) GTEST_SKIP() << "nothing runs";
   run([](Transport&, const Nodes& nodes) {
     Pool pool(1);
     const std::string says = make_mean(setting().config(100), nodes, pool)->describe();

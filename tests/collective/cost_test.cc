@@ -59,6 +59,7 @@ class MeanCost : public MeanTest {
 
 TEST_P(MeanCost, BytesAndRoundsAreWhatTheFormulasSay) {
   if (single_round()) GTEST_SKIP() << "has formulas of its own";
+  if (!setting().exchanges()) GTEST_SKIP() << "nothing is sent";
   const auto n = static_cast<std::uint64_t>(setting().ranks);
   const auto nodes = static_cast<std::uint64_t>(setting().nodes());
   const auto local = static_cast<std::uint64_t>(setting().per_node);

@@ -200,6 +200,27 @@ TEST_P(OneBitMean, NothingIsLostOverTime) {
   });
 }
 
+TEST_P(OneBitMean, TheResidualRatioIsThatOfTheWorker) {
+  run([](Transport& world, const Nodes& nodes) {
+    Pool pool(1);
+    const std::size_t elements = 64 * static_cast<std::size_t>(world.size());
+    const auto mean = make_mean(setting().config(elements), nodes, pool);
+    EXPECT_EQ(mean->residual_ratio(), 0);
+    std::vector<float> values(elements, 1.0F);
+    mean->reduce(values);
+    EXPECT_EQ(mean->residual_ratio(), 0) << "one magnitude is said in full";
+    for (std::size_t k = 0; k < elements; ++k) values[k] = k % 2 == 0 ? 3.0F : -1.0F;
+    mean->reduce(values);
+    // Scale 2 with L1, so 1 is left of each; sqrt(5) with L2.
+    const bool l2 = setting().sort.config.scale_norm == kernels::Norm::kL2;
+    const double wanted = l2 ? std::sqrt((10 - 4 * std::sqrt(5.0)) / 5) : 0.5;
+    // One block in 16 is looked at, the vector's first among them.
+    if (nodes.local == 0) {
+      EXPECT_NEAR(mean->residual_ratio(), wanted, 1e-5);
+    }
+  });
+}
+
 TEST_P(OneBitMean, ErrorFeedbackRecoversTheMeanOverTime) {
   if (setting().sort.config.scale_norm == kernels::Norm::kL1)
     GTEST_SKIP() << "with L1 the residual of a steady signal keeps growing";

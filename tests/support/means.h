@@ -62,6 +62,10 @@ struct Setting {
   bool flat() const { return per_node == 1; }
   // A one-bit mean inside one node is a dense one.
   bool codes_one_bit() const { return sort.one_bit() && (flat() || nodes() > 1); }
+  // The dense mean of one rank has nobody to talk to.
+  bool exchanges() const {
+    return ranks > 1 || sort.config.kind != MeanKind::kDense || sort.config.bf16;
+  }
   MeanConfig config(std::size_t elements) const {
     MeanConfig config = sort.config;
     config.elements = elements;
