@@ -1,6 +1,8 @@
 # The public API: what is installed, and all that app/, python/ and examples/ may include.
 # One list and install(FILES), since FILE_SET would need CMake 3.23. tests/layers.py reads it too.
 set(LACONIC_PUBLIC_HEADERS
+  laconic/checkpoint/checkpoint.h
+  laconic/checkpoint/safetensors.h
   laconic/collective/mean.h
   laconic/core/buffer.h
   laconic/core/error.h
@@ -13,6 +15,8 @@ set(LACONIC_PUBLIC_HEADERS
   laconic/kernels/sign.h
   laconic/kernels/target.h
   laconic/kernels/update.h
+  laconic/optim/config.h
+  laconic/optim/optimizer.h
   laconic/transport/emulated.h
   laconic/transport/faulty.h
   laconic/transport/metered.h

@@ -9,6 +9,7 @@ const char* name(Code code) noexcept {
     case Code::kTimeout: return "timeout";
     case Code::kCorrupt: return "corrupt data";
     case Code::kUnavailable: return "unavailable";
+    case Code::kFile: return "file";
   }
   return "unknown";
 }

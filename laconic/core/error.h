@@ -14,6 +14,7 @@ enum class Code {
   kTimeout,          // a rank is missing: it died, left or did not arrive in time
   kCorrupt,          // bytes that do not fit their format
   kUnavailable,      // this build or machine lacks a part; the message names the remedy
+  kFile,             // a file cannot be read or written
 };
 
 const char* name(Code code) noexcept;

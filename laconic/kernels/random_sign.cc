@@ -29,16 +29,17 @@ HWY_INLINE void word_of_pieces(const Draw& draw, const Schedule&, std::uint64_t 
   }
 }
 #else
-// The keys of the ten rounds, one a lane, ready to be loaded.
+// The keys of the ten rounds, one a lane, ready to be loaded. Stored by hand: g++ 12 -O3 makes wrong
+// keys of a plain loop when it vectorises it for SSE4 and AVX2.
 struct Schedule {
   explicit Schedule(const Draw& draw) {
-    PhiloxKey key = draw.key;
+    const hn::CappedTag<std::uint64_t, 8> d;
+    std::uint32_t first = draw.key[0], second = draw.key[1];
     for (auto& round : keys) {
-      for (int lane = 0; lane < 8; ++lane) {
-        round[0][lane] = key[0];
-        round[1][lane] = key[1];
-      }
-      key = {key[0] + kPhiloxWeyl0, key[1] + kPhiloxWeyl1};
+      hn::Store(hn::Set(d, std::uint64_t{first}), d, round[0]);
+      hn::Store(hn::Set(d, std::uint64_t{second}), d, round[1]);
+      first += kPhiloxWeyl0;
+      second += kPhiloxWeyl1;
     }
   }
   HWY_ALIGN std::uint64_t keys[10][2][8];
@@ -231,23 +232,32 @@ void CountsToFloats(const std::uint8_t* counts, const std::uint16_t* voters, int
   });
 }
 
-template <bool kBound>
-HWY_INLINE void ratio_as(const float* m, const float* b, std::size_t count, std::uint16_t* out) {
+template <bool kBound, class Store>
+HWY_INLINE void ratio_as(const float* m, const float* b, std::size_t count, const Store& store) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
     auto u = hn::LoadU(d, m + i);
     if constexpr (kBound) {
       const auto bound = hn::LoadU(d, b + i);
       u = hn::IfThenZeroElse(hn::Eq(bound, hn::Zero(d)), hn::Div(u, bound));
     }
-    const auto high = hn::Set(d, 1.0F), low = hn::Set(d, -1.0F);
-    const auto limited =
-        hn::IfThenElse(hn::Gt(u, high), high, hn::IfThenElse(hn::Lt(u, low), low, u));
-    store_bf16(d, limited, out + i);
+    const auto least = hn::Set(d, -1.0F), most = hn::Set(d, 1.0F);
+    const auto raised = hn::IfThenElse(hn::Lt(u, least), least, u);
+    store(d, hn::IfThenElse(hn::Gt(raised, most), most, raised), i);
   });
 }
 
+template <class Store>
+HWY_INLINE void ratio_to(const float* m, const float* b, std::size_t count, const Store& store) {
+  b ? ratio_as<true>(m, b, count, store) : ratio_as<false>(m, b, count, store);
+}
+
 void RatioToBf16(const float* m, const float* b, std::size_t count, std::uint16_t* out) {
-  b ? ratio_as<true>(m, b, count, out) : ratio_as<false>(m, b, count, out);
+  ratio_to(m, b, count,
+           [=](auto d, auto u, std::size_t i) HWY_ATTR { store_bf16(d, u, out + i); });
+}
+
+void Ratio(const float* m, const float* b, std::size_t count, float* out) {
+  ratio_to(m, b, count, [=](auto d, auto u, std::size_t i) HWY_ATTR { hn::StoreU(u, d, out + i); });
 }
 
 std::uint64_t Activity(const float* values, std::size_t count) {
@@ -272,6 +282,7 @@ HWY_EXPORT(Redraw);
 HWY_EXPORT(SignsToFloats);
 HWY_EXPORT(CountsToFloats);
 HWY_EXPORT(RatioToBf16);
+HWY_EXPORT(Ratio);
 HWY_EXPORT(Activity);
 
 void draw(const Draw& draw, std::uint64_t begin, const float* m, const float* b, std::size_t count,
@@ -298,6 +309,9 @@ void counts_to_floats(const std::uint8_t* counts, const std::uint16_t* voters, i
 }
 void ratio_to_bf16(const float* m, const float* b, std::size_t count, std::uint16_t* out) noexcept {
   HWY_DYNAMIC_DISPATCH(RatioToBf16)(m, b, count, out);
+}
+void ratio(const float* m, const float* b, std::size_t count, float* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(Ratio)(m, b, count, out);
 }
 std::uint64_t activity(const float* values, std::size_t count) noexcept {
   return HWY_DYNAMIC_DISPATCH(Activity)(values, count);

@@ -65,6 +65,9 @@ void counts_to_floats(const std::uint8_t* counts, const std::uint16_t* voters, i
 // out = bf16(clamp(m/b, -1, 1)), 0 where b is 0; b null stands for 1.
 void ratio_to_bf16(const float* m, const float* b, std::size_t count, std::uint16_t* out) noexcept;
 
+// out = clamp(m/b, -1, 1), as above.
+void ratio(const float* m, const float* b, std::size_t count, float* out) noexcept;
+
 // Bit w set when any value of word w is not 0. REQUIRES: count <= 4096.
 std::uint64_t activity(const float* values, std::size_t count) noexcept;
 

@@ -200,10 +200,18 @@ void counts_to_floats(const std::uint8_t* counts, const std::uint16_t* voters, i
   }
 }
 
-void ratio_to_bf16(const float* m, const float* b, std::size_t count, std::uint16_t* out) noexcept {
+void ratio(const float* m, const float* b, std::size_t count, float* out) noexcept {
   for (std::size_t k = 0; k < count; ++k) {
     const float divisor = b != nullptr ? b[k] : 1.0F;
-    out[k] = divisor == 0 ? 0 : bf16_of(std::clamp(m[k] / divisor, -1.0F, 1.0F));
+    out[k] = divisor == 0 ? 0 : std::clamp(m[k] / divisor, -1.0F, 1.0F);
+  }
+}
+
+void ratio_to_bf16(const float* m, const float* b, std::size_t count, std::uint16_t* out) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    float u = 0;
+    ratio(m + k, b != nullptr ? b + k : nullptr, 1, &u);
+    out[k] = bf16_of(u);
   }
 }
 

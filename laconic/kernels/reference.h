@@ -37,6 +37,7 @@ void signs_to_floats(const std::uint8_t* bits, const std::uint8_t* active, std::
 void counts_to_floats(const std::uint8_t* counts, const std::uint16_t* voters, int planes,
                       std::size_t count, float* out) noexcept;
 void ratio_to_bf16(const float* m, const float* b, std::size_t count, std::uint16_t* out) noexcept;
+void ratio(const float* m, const float* b, std::size_t count, float* out) noexcept;
 std::uint64_t activity(const float* values, std::size_t count) noexcept;
 
 // dense.h

@@ -48,6 +48,8 @@ struct OptimizerConfig {
   std::uint32_t seed = 0;
   std::int64_t shadow_every = 0, verify_every = 0;  // 0: never
   int threads = 1;                                  // of each rank
+
+  bool operator==(const OptimizerConfig&) const = default;
 };
 
 // "sgdm", "adamw", "one-bit-adam", "zero-one-adam", "birder".
@@ -59,8 +61,9 @@ OptimizerConfig validated(OptimizerConfig config);
 
 // Sets one field from text, e.g. ("variance_kappa", "16"), ("freeze_step", "auto"), ("exchange",
 // "single-round"). DeepSpeed's names are aliases: var_freeze_step, var_update_scaler,
-// local_step_scaler, local_step_clipper, freeze_step. An unknown name or a value that does not
-// parse is Error(kInvalidArgument), with the nearest real name.
+// local_step_scaler, local_step_clipper, freeze_step. "unset" stands for kUnset, never 0: a freeze
+// step of 0 is refused. An unknown name or a value that does not parse is Error(kInvalidArgument),
+// with the nearest real name, and changes nothing.
 void set(OptimizerConfig& config, std::string_view field, std::string_view value);
 
 // Every field as text that `set` reads back to the same bits.

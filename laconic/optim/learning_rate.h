@@ -6,14 +6,14 @@
 namespace laconic {
 
 // A learning rate for every step t = 1, 2, …: a linear rise over `warmup` steps to `peak` (peak at
-// t = warmup), then what `decay` says until `total`, never below `least`.
+// t = warmup), then what `decay` says, never below `least`; linear and cosine reach it at `total`.
 struct LearningRate {
   enum class Decay : std::uint8_t { kConstant, kLinear, kCosine, kStaircase };
 
   double peak = 1e-3, least = 0;
   std::int64_t warmup = 0, total = 0;  // total is needed by kLinear and kCosine
   Decay decay = Decay::kConstant;
-  double factor = 0.99;  // kStaircase: times factor every `every` steps after the warm-up
+  double factor = 0.99;  // kStaircase: times factor after every `every` steps since the warm-up
   std::int64_t every = 520;
 
   double operator()(std::int64_t step) const;

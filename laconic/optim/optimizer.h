@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -7,7 +8,6 @@
 
 #include "laconic/collective/mean.h"
 #include "laconic/optim/config.h"
-#include "laconic/transport/transport.h"
 
 namespace laconic {
 
@@ -49,6 +49,12 @@ struct Totals {
   std::int64_t rounds() const noexcept { return dense + coded; }
 };
 
+struct Model {
+  std::span<float> weights, gradient;  // of equal length; stay where they are
+  std::vector<Group> groups;           // empty: one, with the config's weight decay
+  std::vector<NamedRange> ranges;      // empty: the groups
+};
+
 // Trains one model: flat weights cut into buckets, a rule, a schedule, one ordered queue with one
 // communication thread a rank. Every rank passes the same configuration and lengths; the weights
 // must be equal before the first step. One thread at a time. If a call throws
@@ -77,22 +83,29 @@ class Optimizer {
   // The weights of the last sync, equal on all ranks: what to evaluate and to save.
   virtual void synced_weights(std::span<float> out) const = 0;
 
+  // Names are unique and equal on all ranks; what is of bucket i begins with "bucket<i>/", as
+  // everything kMean and kOwned does. REQUIRES: no step is under way.
   virtual std::vector<State> state() = 0;
-  // Collective: state and weights were replaced (by a checkpoint, say).
+  // For a resume with other ranks: state that is kSame or kScalar and the weights hold what was
+  // saved, the weights those of the last sync. `whole` has what the saved ranks held of the bucket
+  // beside that, by name without "bucket<i>/", each as long as the bucket: the mean over ranks of
+  // kMean, the parts of kOwned put together. Sets the rest of the bucket's state. Called for bucket
+  // 0, 1, … in order, before restored(); scalars stay as saved until the last one. Says nothing to
+  // other ranks.
+  virtual void redistribute(int bucket, const std::map<std::string, std::vector<float>>& whole) = 0;
+  // Collective: state and weights were replaced (by a checkpoint, say). stats().step is then the
+  // step that the scalars tell.
   virtual void restored() = 0;
 
   virtual const OptimizerConfig& config() const noexcept = 0;
-  virtual const Transport& transport() const noexcept = 0;
+  // As given to make_optimizer, with groups and ranges filled in.
+  virtual const Model& model() const noexcept = 0;
+  // REQUIRES: no step is under way, where it is used.
+  virtual Transport& transport() const noexcept = 0;
   virtual const StepStats& stats() const noexcept = 0;
   virtual const Totals& totals() const noexcept = 0;
   // What really runs: "0/1 Adam, 1 bit + scales of 4096, 4 ranks, …".
   virtual std::string describe() const = 0;
-};
-
-struct Model {
-  std::span<float> weights, gradient;  // of equal length; stay where they are
-  std::vector<Group> groups;           // empty: one, with the config's weight decay
-  std::vector<NamedRange> ranges;      // empty: the groups
 };
 
 // Collective: ranks compare what they ask for. The caller keeps `transport` and the model's memory

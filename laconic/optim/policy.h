@@ -26,6 +26,7 @@ class Intervals {
   Intervals(std::int64_t freeze, std::int64_t double_every, std::int64_t most)
       : freeze_(freeze), double_every_(double_every), most_(most) {}
   std::int64_t at(std::int64_t step, double lr, double lr_peak) const noexcept;
+  bool follow_lr() const noexcept { return double_every_ == kAuto; }
 
  private:
   std::int64_t freeze_, double_every_, most_;
@@ -43,7 +44,8 @@ struct Step {
   std::int64_t variance_updates = 0;  // J, this step's included
 };
 
-// Volume and rounds that follow from the policies alone.
+// Volume and rounds that follow from the policies alone; where `auto` leaves them to the training,
+// Error(kInvalidArgument).
 struct Rounds {
   std::int64_t steps = 0, dense = 0, coded = 0;
   std::int64_t rounds() const noexcept { return dense + coded; }

@@ -211,6 +211,9 @@ TEST_P(RandomSignKernels, RatioToBf16EqualsTheReference) {
     out.equal = testing::same_bf16;
     expect_same(ratio_to_bf16, reference::ratio_to_bf16, m, b, one.count(), out);
     expect_same(ratio_to_bf16, reference::ratio_to_bf16, m, nullptr, one.count(), out);
+    auto floats = one.floats();
+    expect_same(ratio, reference::ratio, m, b, one.count(), floats);
+    expect_same(ratio, reference::ratio, m, nullptr, one.count(), floats);
   });
 }
 

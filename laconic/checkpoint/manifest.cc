@@ -1,0 +1,215 @@
+#include "laconic/checkpoint/manifest.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "laconic/checkpoint/file.h"
+#include "laconic/checkpoint/seal.h"
+
+namespace laconic {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::string_view kClose = "\n}\n";
+constexpr std::uint64_t kLongest = 100'000'000;
+
+fs::path with_suffix(fs::path path, const char* suffix) { return path += suffix; }
+
+json to_json(const Manifest& manifest) {
+  json groups = json::array(), files = json::array();
+  for (const Group& group : manifest.groups)
+    groups.push_back({{"name", group.name},
+                      {"elements", group.elements},
+                      {"lr_factor", group.lr_factor},
+                      {"weight_decay", group.weight_decay},
+                      {"compress", group.compress}});
+  for (const auto& file : manifest.files)
+    files.push_back({{"name", file.name}, {"bytes", file.mark.bytes}, {"seal", file.mark.seal}});
+  return {{"format", Manifest::kFormat},
+          {"algorithm", manifest.algorithm},
+          {"config", manifest.config},
+          {"step", manifest.step},
+          {"ranks", manifest.ranks},
+          {"elements", manifest.elements},
+          {"groups", groups},
+          {"files", files},
+          {"extra", manifest.extra}};
+}
+
+Manifest from_json(const json& text) {
+  Manifest manifest;
+  manifest.algorithm = text.at("algorithm");
+  manifest.config = text.at("config");
+  manifest.step = text.at("step");
+  manifest.ranks = text.at("ranks");
+  manifest.elements = text.at("elements");
+  for (const json& group : text.at("groups"))
+    manifest.groups.push_back({group.at("name"), group.at("elements"), group.at("lr_factor"),
+                               group.at("weight_decay"), group.at("compress")});
+  for (const json& file : text.at("files"))
+    manifest.files.push_back({file.at("name"), {file.at("bytes"), file.at("seal")}});
+  manifest.extra = text.at("extra");
+  return manifest;
+}
+
+void check_file_names(const Manifest& manifest, const fs::path& path) {
+  if (manifest.ranks < 1 || manifest.files.size() != static_cast<std::size_t>(manifest.ranks) + 1)
+    fail(Code::kCorrupt, "{} lists {} files for {} ranks, {} are expected", path.string(),
+         manifest.files.size(), manifest.ranks, std::int64_t{manifest.ranks} + 1);
+  for (int i = 0; i <= manifest.ranks; ++i) {
+    const std::string wanted = i == 0 ? kSharedName : rank_file_name(i - 1);
+    const std::string& found = manifest.files[static_cast<std::size_t>(i)].name;
+    if (found != wanted)
+      fail(Code::kCorrupt, "{} names the file `{}` where `{}` is expected", path.string(), found,
+           wanted);
+  }
+}
+
+fs::path find_folder(const fs::path& path) {
+  const Places places(path);
+  std::error_code ignored;
+  for (const fs::path& folder : {places.target, places.aside})
+    if (fs::exists(folder / kManifestName, ignored)) return folder;
+  fail(Code::kFile, "there is no checkpoint at {}: no {} in it", places.target.string(),
+       kManifestName);
+}
+
+// A field that only some algorithms read. Those not listed concern all.
+struct Reader {
+  const char* field;
+  std::vector<Algorithm> algorithms;
+};
+
+bool changes_mathematics(const std::string& field, Algorithm algorithm) {
+  using enum Algorithm;
+  static const std::vector<Reader> readers = {
+      {"total_steps", {}},  // what follows from it has fields of its own
+      {"threads", {}},
+      {"shadow_every", {}},
+      {"verify_every", {}},
+      {"ranks_per_node", {}},  // decides how the state lies, as the number of ranks does
+      {"momentum", {kSgdm}},
+      {"beta1", {kAdamW, kOneBitAdam, kZeroOneAdam}},
+      {"beta2", {kAdamW, kOneBitAdam, kZeroOneAdam}},
+      {"epsilon", {kAdamW, kOneBitAdam, kZeroOneAdam}},
+      {"bias_correction", {kAdamW, kOneBitAdam, kZeroOneAdam}},
+      {"variance_floor", {kOneBitAdam, kZeroOneAdam}},
+      {"freeze_step", {kOneBitAdam}},
+      {"variance_freeze_step", {kZeroOneAdam}},
+      {"variance_kappa", {kZeroOneAdam}},
+      {"double_every", {kZeroOneAdam}},
+      {"max_interval", {kZeroOneAdam}},
+      {"beta", {kBirder}},
+      {"exchange", {kBirder}},
+      {"scale_block", {kOneBitAdam, kZeroOneAdam}},
+      {"scale_norm", {kOneBitAdam, kZeroOneAdam}},
+  };
+  const auto found = std::find_if(readers.begin(), readers.end(),
+                                  [&](const Reader& one) { return one.field == field; });
+  return found == readers.end() || std::find(found->algorithms.begin(), found->algorithms.end(),
+                                             algorithm) != found->algorithms.end();
+}
+
+template <typename T>
+void check_equal(const Manifest& saved, const std::string& what, const T& there, const T& here,
+                 const char* remedy) {
+  if (there != here)
+    fail(Code::kInvalidArgument, "the checkpoint {} has {} = {}, this run has {}: {}",
+         saved.folder.string(), what, there, here, remedy);
+}
+
+void check_groups(const Manifest& saved, const Manifest& now) {
+  constexpr const char* kRemedy = "build the same model with the same groups";
+  check_equal(saved, "elements", saved.elements, now.elements, kRemedy);
+  check_equal(saved, "number of groups", saved.groups.size(), now.groups.size(), kRemedy);
+  for (std::size_t i = 0; i < now.groups.size(); ++i) {
+    const Group &there = saved.groups[i], &here = now.groups[i];
+    const std::string group = fmt::format("group {} (`{}`): ", i, there.name);
+    check_equal(saved, group + "name", there.name, here.name, kRemedy);
+    check_equal(saved, group + "elements", there.elements, here.elements, kRemedy);
+    check_equal(saved, group + "lr_factor", there.lr_factor, here.lr_factor, kRemedy);
+    check_equal(saved, group + "weight_decay", there.weight_decay, here.weight_decay, kRemedy);
+    check_equal(saved, group + "compress", there.compress, here.compress, kRemedy);
+  }
+}
+
+}  // namespace
+
+std::string rank_file_name(int rank) { return fmt::format("rank{:05}.safetensors", rank); }
+
+Places::Places(const fs::path& path) : target(path.lexically_normal()) {
+  if (!target.has_filename()) target = target.parent_path();
+  if (!target.has_filename() || target.filename() == "." || target.filename() == "..")
+    fail(Code::kInvalidArgument, "`{}` cannot be a checkpoint: name a folder of its own",
+         path.string());
+  fresh = with_suffix(target, ".laconic-new");
+  aside = with_suffix(target, ".laconic-old");
+  parent = target.has_parent_path() ? target.parent_path() : ".";
+}
+
+Manifest describe(const Optimizer& optimizer) {
+  Manifest manifest;
+  manifest.algorithm = name(optimizer.config().algorithm);
+  manifest.config = to_text(optimizer.config());
+  manifest.step = optimizer.stats().step;
+  manifest.ranks = optimizer.transport().size();
+  manifest.elements = optimizer.model().weights.size();
+  manifest.groups = optimizer.model().groups;
+  return manifest;
+}
+
+void write_manifest(const Manifest& manifest) {
+  std::string body;
+  try {
+    body = to_json(manifest).dump(1);
+  } catch (const json::exception& error) {
+    fail(Code::kInvalidArgument,
+         "the extra text of a checkpoint, or a group's name, is not UTF-8: {}", error.what());
+  }
+  body.resize(body.size() - 2);  // "\n}"
+  const std::string text = sealed(body + ",\n ", kClose);
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(text));
+  write_file(manifest.folder / kManifestName, std::span(&bytes, 1));
+}
+
+Manifest read_manifest(const fs::path& path) {
+  const fs::path folder = find_folder(path), file_path = folder / kManifestName;
+  const InputFile file(file_path);
+  if (file.size() > kLongest)
+    fail(Code::kCorrupt, "{} has {} bytes, at most {} are possible", file_path.string(),
+         file.size(), kLongest);
+  std::string text(file.size(), ' ');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  const std::string seal = checked_seal(text, kClose, file_path);
+  try {
+    const json parsed = json::parse(text);
+    if (const int format = parsed.at("format"); format != Manifest::kFormat)
+      fail(Code::kUnavailable,
+           "{} is of format {}, this laconic reads format {}: use the version that wrote it",
+           file_path.string(), format, Manifest::kFormat);
+    Manifest manifest = from_json(parsed);
+    check_file_names(manifest, file_path);
+    manifest.seal = seal;
+    manifest.folder = folder;
+    return manifest;
+  } catch (const json::exception& error) {
+    fail(Code::kCorrupt, "{} is not a manifest: {}", file_path.string(), error.what());
+  }
+}
+
+void check_same(const Manifest& saved, const Optimizer& optimizer) {
+  const Manifest now = describe(optimizer);
+  check_equal(saved, "algorithm", saved.algorithm, now.algorithm, "resume with the same optimizer");
+  check_groups(saved, now);
+  for (const auto& [field, here] : now.config) {
+    if (!changes_mathematics(field, optimizer.config().algorithm)) continue;
+    const auto there = saved.config.find(field);
+    check_equal(saved, field, there == saved.config.end() ? "(nothing)" : there->second, here,
+                "resume with what was saved");
+  }
+}
+
+}  // namespace laconic

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "laconic/core/parallel.h"
+#include "laconic/optim/optimizer.h"
+
+namespace laconic {
+
+// Collective: does `work` and returns what it returned on each rank when it succeeded on all.
+// Otherwise every rank throws the same: the error of the first rank that failed, which it names.
+std::vector<std::uint64_t> together(Transport& world, FunctionRef<std::uint64_t()> work);
+
+}  // namespace laconic

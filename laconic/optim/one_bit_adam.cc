@@ -1,0 +1,87 @@
+#include "laconic/core/error.h"
+#include "laconic/kernels/dense.h"
+#include "laconic/optim/rule.h"
+
+namespace laconic {
+namespace {
+
+// m, v the moments, ḡ the exact mean of the gradients. Until the freeze an Adam step on ḡ; from then on v stays, each
+// rank adds its own gradient to m, and the one-bit mean of these momenta is the next m.
+class OneBitAdam final : public AdamRule {
+ public:
+  explicit OneBitAdam(const Bucket& bucket)
+      : AdamRule(bucket),
+        dense_(make(MeanKind::kDense)),
+        coded_(make(bucket.group.compress ? MeanKind::kOneBit : MeanKind::kDense)),
+        floors_(*coded_, v_.span(), bucket.config->variance_floor, bucket.config->scale_block == 0,
+                bucket.group.compress) {
+    means_ = {coded_.get()};
+  }
+
+  void step(const Step& step) override {
+    if (step.freezes) floors_.freeze();
+    step.variance ? dense(step) : coded(step);
+  }
+
+  std::vector<State> state() override {
+    auto all = coded_->state();
+    all.push_back({"m", m_.span(), Spread::kSame});
+    all.push_back({"v", v_.span(), Spread::kSame});
+    return all;
+  }
+  void restored() override { floors_.update(); }
+  double residual_ratio() const override { return coded_->residual_ratio(); }
+  std::string describe() const override { return coded_->describe(); }
+
+  void redistribute(const Whole& whole, const Step&) override {
+    // m += e/beta1, e the mean worker residual and the server residuals.
+    const auto worker = whole.find("worker_residual"), server = whole.find("server_residual");
+    for (std::size_t k = 0; k < m_.size(); ++k) {
+      const float e = (worker != whole.end() ? worker->second[k] : 0) +
+                      (server != whole.end() ? server->second[k] : 0);
+      m_[k] += e / static_cast<float>(bucket_.config->beta1);
+    }
+  }
+
+ private:
+  void dense(const Step& step) {
+    const kernels::AdamStep s = scalars(step);
+    dense_->exchange(
+        [this](Tile& tile) {
+          tile.values = bucket_.g.data() + tile.begin;
+          return true;
+        },
+        [&](std::size_t at, std::span<const float> mean) { adam_tile(s, at, mean); }, {});
+  }
+
+  void coded(const Step& step) {
+    const kernels::AdamStep s = scalars(step);
+    const auto live = floors_.any_dead_block() ? v_.span() : std::span<float>{};
+    say(
+        *coded_,
+        [&](Tile& tile) {
+          const float* g = bucket_.g.data() + tile.begin;
+          const bool good = !tile.fallback && kernels::all_finite(g, tile.count);
+          kernels::momentum(s, good ? g : nullptr, m_.data() + tile.begin, tile.values, tile.count);
+          return good;
+        },
+        [&](std::size_t at, std::span<const float> mean) {
+          kernels::AdamStep here = s;
+          here.floor = floors_.at(at);
+          kernels::one_bit_apply(here, mean.data(), m_.data() + at, v_.data() + at,
+                                 bucket_.x.data() + at, mean.size());
+        },
+        step, live);
+  }
+
+  std::unique_ptr<Mean> dense_, coded_;
+  Floors floors_;
+};
+
+}  // namespace
+
+std::unique_ptr<Rule> make_one_bit_adam(const Bucket& bucket) {
+  return std::make_unique<OneBitAdam>(bucket);
+}
+
+}  // namespace laconic

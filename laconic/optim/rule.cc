@@ -1,0 +1,200 @@
+#include "laconic/optim/rule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "laconic/core/error.h"
+#include "laconic/kernels/dense.h"
+
+namespace laconic {
+
+std::vector<Gauge> Shadow::gauges() const {
+  std::vector<Gauge> all;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const Sums& s = sums[i];
+    if (s.counted == 0) continue;
+    const double norms = std::sqrt(s.exact * s.coded);
+    all.push_back({ranges[i].name, norms > 0 ? s.dot / norms : 0,
+                   static_cast<double>(s.agree) / static_cast<double>(s.counted),
+                   s.exact > 0 ? std::sqrt(s.error / s.exact) : 0});
+  }
+  return all;
+}
+
+std::uint64_t Rule::bad_blocks() const {
+  std::uint64_t bad = bad_.load(std::memory_order_relaxed);
+  for (const Mean* mean : means_) bad += mean->bad_blocks();
+  return bad;
+}
+
+std::unique_ptr<Mean> Rule::make(MeanKind kind, std::span<float> pending) const {
+  const OptimizerConfig& config = *bucket_.config;
+  return make_mean({.kind = kind,
+                    .elements = bucket_.x.size(),
+                    .bf16 = kind == MeanKind::kDense && config.bf16,
+                    .scale_block = config.scale_block,
+                    .scale_norm = config.scale_norm,
+                    .form = config.exchange,
+                    .seed = config.seed,
+                    .bucket = static_cast<std::uint32_t>(bucket_.index),
+                    .pending = pending},
+                   *bucket_.nodes, *bucket_.pool);
+}
+
+void Rule::for_each_tile(FunctionRef<void(std::size_t, std::size_t)> work) const {
+  const std::size_t count = bucket_.x.size();
+  bucket_.pool->run((count + Mean::kTile - 1) / Mean::kTile, [&](std::size_t tile, int) {
+    const std::size_t begin = tile * Mean::kTile;
+    work(begin, std::min(Mean::kTile, count - begin));
+  });
+}
+
+namespace {
+
+// Adds what the tensors of `shadow` have in [begin, begin + exact.size()) of the model.
+void compare(Shadow& shadow, std::size_t begin, std::span<const float> exact,
+             std::span<const float> coded) {
+  for (std::size_t i = 0; i < shadow.ranges.size(); ++i) {
+    const NamedRange& range = shadow.ranges[i];
+    const std::size_t from = std::max(begin, range.begin);
+    const std::size_t to = std::min(begin + exact.size(), range.begin + range.count);
+    Shadow::Sums& sums = shadow.sums[i];
+    for (std::size_t k = from; k < to; ++k) {
+      const double a = exact[k - begin], b = coded[k - begin];
+      sums.dot += a * b;
+      sums.exact += a * a;
+      sums.coded += b * b;
+      sums.error += (a - b) * (a - b);
+      sums.agree += std::signbit(exact[k - begin]) == std::signbit(coded[k - begin]);
+      ++sums.counted;
+    }
+  }
+}
+
+}  // namespace
+
+void Rule::say(Mean& mean, Fill fill, Take take, const Step& step, std::span<const float> live) {
+  const Round round{.step = static_cast<std::uint64_t>(step.t), .live = live};
+  if (!bucket_.shadow->on) return mean.exchange(fill, take, round);
+  if (!exact_) {
+    exact_ = make(MeanKind::kDense);
+    given_ = Buffer<float>(bucket_.x.size());
+    said_ = Buffer<float>(bucket_.x.size());
+  }
+  mean.exchange(
+      [&](Tile& tile) {
+        const bool good = fill(tile);
+        float* to = given_.data() + tile.begin;
+        if (tile.random)
+          kernels::ratio(tile.values, tile.bounds, tile.count, to);
+        else
+          std::memcpy(to, tile.values, 4 * tile.count);
+        return good;
+      },
+      [&](std::size_t begin, std::span<const float> values) {
+        std::memcpy(said_.data() + begin, values.data(), values.size_bytes());
+        take(begin, values);
+      },
+      round);
+  exact_->reduce(given_.span());
+  compare(*bucket_.shadow, bucket_.begin, given_.span(), said_.span());
+}
+
+double AdamRule::rate(const Step& step) const {
+  const OptimizerConfig& config = *bucket_.config;
+  return config.bias_correction
+             ? lr(step) / (1 - std::pow(config.beta1, static_cast<double>(step.t)))
+             : lr(step);
+}
+
+kernels::AdamStep AdamRule::scalars(const Step& step) const {
+  const OptimizerConfig& config = *bucket_.config;
+  const double correction =
+      config.bias_correction
+          ? 1 / (1 - std::pow(config.beta2, static_cast<double>(step.variance_updates)))
+          : 1;
+  return {.beta1 = static_cast<float>(config.beta1),
+          .one_minus_beta1 = static_cast<float>(1 - config.beta1),
+          .beta2 = static_cast<float>(config.beta2),
+          .one_minus_beta2 = static_cast<float>(1 - config.beta2),
+          .rate = static_cast<float>(rate(step)),
+          .decay = static_cast<float>(decay(step)),
+          .correction = static_cast<float>(correction),
+          .epsilon = static_cast<float>(config.epsilon)};
+}
+
+void AdamRule::adam_tile(const kernels::AdamStep& step, std::size_t begin,
+                         std::span<const float> mean) {
+  if (!kernels::all_finite(mean.data(), mean.size())) return note_bad();
+  kernels::adamw(step, mean.data(), m_.data() + begin, v_.data() + begin, bucket_.x.data() + begin,
+                 mean.size());
+}
+
+namespace {
+
+// The sum of v over a block, rounded as the specification says.
+float sum_over(const float* v, std::size_t count, bool in_parts) {
+  kernels::Lanes lanes;
+  double total = 0;
+  float scratch[Mean::kTile];
+  for (std::size_t at = 0; at < count; at += Mean::kTile) {
+    const std::size_t n = std::min(Mean::kTile, count - at);
+    kernels::measure(v + at, nullptr, nullptr, n, kernels::Norm::kL1, scratch, lanes);
+    if (!in_parts) continue;
+    total += kernels::fold(lanes);
+    lanes = {};
+  }
+  return in_parts ? static_cast<float>(total) : kernels::fold(lanes);
+}
+
+}  // namespace
+
+double AdamRule::variance_norm() const {
+  double total = 0;
+  for (std::size_t at = 0; at < v_.size(); at += Mean::kTile)
+    total += sum_over(v_.data() + at, std::min(Mean::kTile, v_.size() - at), false);
+  return total;
+}
+
+Floors::Floors(const Mean& mean, std::span<float> v, double factor, bool in_parts, bool on)
+    : begins_(mean.blocks()),
+      floors_(begins_.size()),
+      v_(v),
+      factor_(static_cast<float>(factor)),
+      in_parts_(in_parts),
+      on_(on) {}
+
+std::size_t Floors::count(std::size_t block) const noexcept {
+  return (block + 1 < begins_.size() ? begins_[block + 1] : v_.size()) - begins_[block];
+}
+
+float Floors::mean_of(std::size_t block) const {
+  return sum_over(v_.data() + begins_[block], count(block), in_parts_) /
+         static_cast<float>(count(block));
+}
+
+void Floors::update() {
+  dead_block_ = false;
+  for (std::size_t b = 0; b < begins_.size(); ++b) {
+    const float mean = mean_of(b);
+    floors_[b] = on_ ? mean * factor_ : 0;
+    dead_block_ |= mean == 0;
+  }
+}
+
+void Floors::freeze() {
+  for (std::size_t b = 0; b < begins_.size(); ++b) {
+    const float mean = mean_of(b);
+    for (float& v : v_.subspan(begins_[b], count(b)))
+      if (v == 0) v = mean;
+  }
+  update();
+}
+
+float Floors::at(std::size_t position) const {
+  const auto after = std::upper_bound(begins_.begin(), begins_.end(), position);
+  return floors_[static_cast<std::size_t>(after - begins_.begin()) - 1];
+}
+
+}  // namespace laconic

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <memory>
+
+#include "laconic/kernels/update.h"
+#include "laconic/optim/optimizer.h"
+#include "laconic/optim/policy.h"
+
+namespace laconic {
+
+// Accumulates how well coded means tell exact ones, range by range.
+struct Shadow {
+  struct Sums {
+    double dot = 0, exact = 0, coded = 0, error = 0;
+    std::uint64_t agree = 0, counted = 0;
+  };
+  std::vector<NamedRange> ranges;
+  std::vector<Sums> sums;
+  bool on = false;  // in this step
+
+  std::vector<Gauge> gauges() const;
+};
+
+// What a rule is given for its life: one bucket of the model.
+struct Bucket {
+  const OptimizerConfig* config;
+  const Nodes* nodes;
+  Pool* pool;
+  Shadow* shadow;
+  Group group;
+  int index = 0;
+  std::size_t begin = 0;    // in the model
+  std::span<float> x, g;    // weights and gradient
+};
+
+// What differs between optimizers: the steps of one bucket. Called by one thread at a time; a step may use the pool.
+class Rule {
+ public:
+  explicit Rule(const Bucket& bucket) : bucket_(bucket) {}
+  virtual ~Rule() = default;
+
+  virtual void step(const Step& step) = 0;
+  // Dense rules only: the exact mean replaces the gradient, then `apply` does the rest of a step. For clipping.
+  virtual void average(const Step&) {}
+  virtual void apply(const Step&) {}
+  virtual void synchronize(const Step&) {}
+  // Before the very first step, and after state was replaced.
+  virtual void start() {}
+  virtual void restored() {}
+
+  virtual std::vector<State> state() = 0;
+  virtual std::span<const float> synced() const { return bucket_.x; }
+  virtual double variance_norm() const { return 0; }  // ‖v‖₁
+  virtual double residual_ratio() const { return 0; }
+  virtual std::string describe() const = 0;
+  // Blocks whose gradient (or mean) was not finite, so far.
+  std::uint64_t bad_blocks() const;
+
+  // Another number of ranks: `whole` holds every state of the old run, averaged or put together.
+  using Whole = std::map<std::string, std::vector<float>>;
+  virtual void redistribute(const Whole&, const Step&) {}
+
+ protected:
+  std::unique_ptr<Mean> make(MeanKind kind, std::span<float> pending = {}) const;
+  // An exchange, gauged on shadow steps.
+  void say(Mean& mean, Fill fill, Take take, const Step& step, std::span<const float> live = {});
+  // work(begin, count) over the pool.
+  void for_each_tile(FunctionRef<void(std::size_t begin, std::size_t count)> work) const;
+  void note_bad() { bad_.fetch_add(1, std::memory_order_relaxed); }
+
+  double lr(const Step& step) const { return step.lr * bucket_.group.lr_factor; }
+  // 1 - lr*wd.
+  double decay(const Step& step) const { return 1 - lr(step) * bucket_.group.weight_decay; }
+
+  Bucket bucket_;
+  std::vector<Mean*> means_;  // whose bad blocks count as ours
+
+ private:
+  std::atomic<std::uint64_t> bad_{0};
+  std::unique_ptr<Mean> exact_;
+  Buffer<float> given_, said_;
+};
+
+// First and second moments, and what the Adam family has in common.
+class AdamRule : public Rule {
+ public:
+  explicit AdamRule(const Bucket& bucket)
+      : Rule(bucket), m_(bucket.x.size()), v_(bucket.x.size()) {}
+
+  double variance_norm() const override;
+
+ protected:
+  // a_t = lr/(1 - beta1^t).
+  double rate(const Step& step) const;
+  kernels::AdamStep scalars(const Step& step) const;
+  // An Adam step on one tile of the exact mean; a bad one leaves everything.
+  void adam_tile(const kernels::AdamStep& step, std::size_t begin, std::span<const float> mean);
+
+  Buffer<float> m_, v_;
+};
+
+// The variance floor of each scale block: variance_floor * V, V the mean of v over the block. Elements with v = 0 are dead;
+// while v may still change they are found by v itself, after the freeze only whole blocks are.
+class Floors {
+ public:
+  // `on`: a coded mean is applied. Without it every floor is 0.
+  Floors(const Mean& mean, std::span<float> v, double factor, bool in_parts, bool on);
+
+  void update();
+  // v = 0 becomes V, where that is not 0.
+  void freeze();
+  float at(std::size_t position) const;
+  bool any_dead_block() const noexcept { return dead_block_; }
+  std::size_t blocks() const noexcept { return begins_.size(); }
+  std::size_t begin(std::size_t block) const noexcept { return begins_[block]; }
+  std::size_t count(std::size_t block) const noexcept;
+
+ private:
+  float mean_of(std::size_t block) const;
+
+  std::vector<std::size_t> begins_;
+  std::vector<float> floors_;
+  std::span<float> v_;
+  float factor_;
+  bool in_parts_, on_, dead_block_ = true;
+};
+
+std::unique_ptr<Rule> make_sgdm(const Bucket& bucket);
+std::unique_ptr<Rule> make_adamw(const Bucket& bucket);
+std::unique_ptr<Rule> make_one_bit_adam(const Bucket& bucket);
+std::unique_ptr<Rule> make_zero_one_adam(const Bucket& bucket);
+std::unique_ptr<Rule> make_birder(const Bucket& bucket);
+
+}  // namespace laconic

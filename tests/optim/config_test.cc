@@ -1,0 +1,253 @@
+#include "laconic/optim/config.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "tests/support/refusal.h"
+
+namespace laconic {
+namespace {
+
+using testing::refusal_of;
+using testing::says;
+
+std::string refusal(std::string_view field, std::string_view value) {
+  OptimizerConfig config;
+  const std::string message = refusal_of([&] { set(config, field, value); });
+  EXPECT_EQ(config, OptimizerConfig()) << field << " = " << value;
+  return message;
+}
+
+std::string refusal(const OptimizerConfig& config) {
+  return refusal_of([&] { validated(config); });
+}
+
+OptimizerConfig with(std::string_view field, std::string_view value,
+                     OptimizerConfig config = {.total_steps = 1000}) {
+  set(config, field, value);
+  return config;
+}
+
+OptimizerConfig nothing_default() {
+  return {.algorithm = Algorithm::kBirder,
+          .weight_decay = 0.1,
+          .total_steps = 118'000,
+          .momentum = std::nextafter(0.5, 1),
+          .beta1 = 1.0 / 3,
+          .beta2 = std::nextafter(1.0, 0),
+          .epsilon = std::numeric_limits<double>::denorm_min(),
+          .bias_correction = false,
+          .variance_floor = 0,
+          .freeze_step = kAuto,
+          .variance_freeze_step = 12'500,
+          .variance_kappa = 7,
+          .double_every = kAuto,
+          .max_interval = 8,
+          .beta = 0.95,
+          .exchange = RandomForm::kSingleRound,
+          .scale_block = 0,
+          .scale_norm = kernels::Norm::kL1,
+          .bf16 = true,
+          .ranks_per_node = kAutoNodes,
+          .bucket_elements = 1,
+          .max_grad_norm = 1e300,
+          .skip = Skip::kStep,
+          .seed = 0xFFFFFFFF,
+          .shadow_every = 100,
+          .verify_every = std::numeric_limits<std::int64_t>::max(),
+          .threads = 8};
+}
+
+TEST(OptimizerConfig, AsTextReadsBackToTheSameBits) {
+  for (const OptimizerConfig& config : {OptimizerConfig(), nothing_default()}) {
+    OptimizerConfig read = config == OptimizerConfig() ? nothing_default() : OptimizerConfig();
+    for (const auto& [field, value] : to_text(config)) set(read, field, value);
+    EXPECT_EQ(read, config);
+    EXPECT_EQ(to_text(read), to_text(config));
+  }
+}
+
+TEST(OptimizerConfig, EveryFieldIsPrinted) {
+  const auto plain = to_text({}), other = to_text(nothing_default());
+  EXPECT_EQ(plain.size(), 27U);
+  for (const auto& [field, value] : plain) EXPECT_NE(value, other.at(field)) << field;
+}
+
+TEST(OptimizerConfig, EnumsAreNames) {
+  for (const Algorithm each : {Algorithm::kSgdm, Algorithm::kAdamW, Algorithm::kOneBitAdam,
+                               Algorithm::kZeroOneAdam, Algorithm::kBirder})
+    EXPECT_EQ(with("algorithm", name(each)).algorithm, each);
+  EXPECT_STREQ(name(Algorithm::kOneBitAdam), "one-bit-adam");
+  EXPECT_EQ(with("exchange", "count").exchange, RandomForm::kCount);
+  EXPECT_EQ(with("exchange", "single-round").exchange, RandomForm::kSingleRound);
+  EXPECT_EQ(with("exchange", "two-round").exchange, RandomForm::kTwoRound);
+  EXPECT_EQ(with("scale_norm", "l1").scale_norm, kernels::Norm::kL1);
+  EXPECT_EQ(with("skip", "step").skip, Skip::kStep);
+  EXPECT_TRUE(with("bf16", "true").bf16);
+  EXPECT_FALSE(with("bias_correction", "false").bias_correction);
+}
+
+TEST(OptimizerConfig, DashesUnderscoresAndCaseMakeNoDifference) {
+  EXPECT_EQ(with("variance-kappa", "3").variance_kappa, 3);
+  EXPECT_EQ(with("algorithm", "one_bit_adam").algorithm, Algorithm::kOneBitAdam);
+  EXPECT_EQ(with("scale_norm", "L1").scale_norm, kernels::Norm::kL1);
+  EXPECT_TRUE(with("bf16", "True").bf16);
+}
+
+TEST(OptimizerConfig, TakesTheNamesOfDeepSpeed) {
+  EXPECT_EQ(with("freeze_step", "16000").freeze_step, 16'000);
+  EXPECT_EQ(with("var_freeze_step", "12500").variance_freeze_step, 12'500);
+  EXPECT_EQ(with("var_update_scaler", "17").variance_kappa, 17);
+  EXPECT_EQ(with("local_step_scaler", "32678").double_every, 32'678);
+  EXPECT_EQ(with("local-step-clipper", "8").max_interval, 8);
+}
+
+TEST(OptimizerConfig, AutoIsTakenWhereTheFieldAllowsIt) {
+  EXPECT_EQ(with("freeze_step", "auto").freeze_step, kAuto);
+  EXPECT_EQ(with("double_every", "auto").double_every, kAuto);
+  EXPECT_EQ(with("ranks_per_node", "auto").ranks_per_node, kAutoNodes);
+  EXPECT_EQ(with("ranks_per_node", "flat").ranks_per_node, kFlat);
+  EXPECT_EQ(with("ranks_per_node", "none").ranks_per_node, kFlat);
+  EXPECT_EQ(with("ranks_per_node", "4").ranks_per_node, 4);
+  EXPECT_EQ(refusal("beta1", "auto"), "beta1 cannot be auto: give a number in [0, 1)");
+  EXPECT_TRUE(says(refusal("variance_freeze_step", "auto"), {"cannot be auto"}));
+  EXPECT_TRUE(says(refusal("bf16", "auto"), {"cannot be auto: give true or false"}));
+}
+
+TEST(OptimizerConfig, AnUnknownNameIsAnsweredWithTheNearest) {
+  EXPECT_EQ(refusal("beta_1", "0.9"), "there is no option \"beta_1\": did you mean \"beta1\"?");
+  EXPECT_TRUE(says(refusal("wieght-decay", "0"), {"\"weight_decay\""}));
+  EXPECT_TRUE(says(refusal("variance_capa", "16"), {"\"variance_kappa\""}));
+  EXPECT_TRUE(says(refusal("local_steps_clipper", "16"), {"\"max_interval\""}));
+  EXPECT_TRUE(
+      says(refusal("algorithm", "onebitadam"), {"did you mean \"one-bit-adam\"", "zero-one-adam"}));
+  EXPECT_TRUE(says(refusal("", ""), {"did you mean"}));
+}
+
+TEST(OptimizerConfig, TextThatDoesNotParseChangesNothing) {
+  for (const char* text : {"", " 3", "3 ", "3.5", "1e3", "+3", "three", "9223372036854775808"})
+    EXPECT_TRUE(says(refusal("total_steps", text),
+                     {"total_steps = \"" + std::string(text) + "\": give a whole number"}));
+  for (const char* text : {"", "0,9", "0.9x", "1e999"})
+    EXPECT_TRUE(says(refusal("beta1", text), {"give a number in [0, 1)"}));
+  EXPECT_TRUE(says(refusal("scale_block", "-64"), {"0 (one scale a chunk) or a multiple of 64"}));
+  EXPECT_TRUE(says(refusal("seed", "4294967296"), {"from 0 to 4294967295"}));
+  EXPECT_TRUE(says(refusal("threads", "2147483648"), {"whole number >= 1"}));
+  EXPECT_TRUE(says(refusal("bf16", "yes"), {"true or false"}));
+}
+
+TEST(OptimizerConfig, AFreezeStepBelowOneIsAnError) {
+  for (const char* field : {"freeze_step", "variance_freeze_step"})
+    EXPECT_TRUE(says(refusal(field, "0"), {field, "a freeze step below 1"}));
+  EXPECT_TRUE(says(refusal("freeze_step", "-1"), {"a freeze step below 1"}));
+  OptimizerConfig config{.algorithm = Algorithm::kOneBitAdam, .freeze_step = -2};
+  EXPECT_TRUE(says(refusal(config), {"freeze_step = -2", "a freeze step below 1"}));
+  config = {.algorithm = Algorithm::kZeroOneAdam, .variance_freeze_step = kAuto};
+  EXPECT_TRUE(says(refusal(config), {"variance_freeze_step = -1"}));
+  EXPECT_EQ(with("total_steps", "0").total_steps, kUnset);
+}
+
+TEST(OptimizerConfig, WhatIsUnsetFollowsFromTheLengthOfTheRun) {
+  OptimizerConfig one_bit{.algorithm = Algorithm::kOneBitAdam, .total_steps = 118'003};
+  EXPECT_EQ(validated(one_bit).freeze_step, 23'601);
+  OptimizerConfig zero_one{.algorithm = Algorithm::kZeroOneAdam, .total_steps = 118'003};
+  EXPECT_EQ(validated(zero_one).variance_freeze_step, 17'700);
+  EXPECT_EQ(validated(zero_one).double_every, 16'717);
+  one_bit.total_steps = zero_one.total_steps = 1;
+  EXPECT_EQ(validated(one_bit).freeze_step, 1);
+  EXPECT_EQ(validated(zero_one).variance_freeze_step, 1);
+  EXPECT_EQ(validated(zero_one).double_every, 1);
+  zero_one.variance_freeze_step = 500;
+  EXPECT_EQ(validated(zero_one).double_every, 1);
+}
+
+TEST(OptimizerConfig, WhatIsGivenStays) {
+  OptimizerConfig config{.algorithm = Algorithm::kZeroOneAdam,
+                         .total_steps = 118'000,
+                         .freeze_step = kUnset,
+                         .variance_freeze_step = 12'500,
+                         .double_every = kAuto};
+  EXPECT_EQ(validated(config), config);
+  EXPECT_EQ(validated(validated(with("max_interval", "12"))),
+            validated(with("max_interval", "12")));
+  config = {.algorithm = Algorithm::kOneBitAdam, .freeze_step = kAuto};
+  EXPECT_EQ(validated(config), config);
+}
+
+TEST(OptimizerConfig, WithoutALengthTheScheduleMustBeGiven) {
+  EXPECT_EQ(refusal({.algorithm = Algorithm::kOneBitAdam}),
+            "one-bit-adam has neither freeze_step nor total_steps: give one of them");
+  EXPECT_TRUE(says(refusal({.algorithm = Algorithm::kZeroOneAdam}),
+                   {"neither variance_freeze_step nor total_steps"}));
+  EXPECT_TRUE(says(refusal({.algorithm = Algorithm::kZeroOneAdam, .variance_freeze_step = 9}),
+                   {"neither double_every nor total_steps"}));
+}
+
+TEST(OptimizerConfig, ValuesOutOfRangeAreNamedWithWhatIsAllowed) {
+  struct Case {
+    const char *algorithm, *field, *value, *allowed;
+  };
+  const Case cases[] = {
+      {"adamw", "beta1", "1", "[0, 1)"},
+      {"zero-one-adam", "beta2", "-0.1", "[0, 1)"},
+      {"one-bit-adam", "beta1", "nan", "[0, 1)"},
+      {"sgdm", "momentum", "1.5", "[0, 1)"},
+      {"birder", "beta", "1", "[0, 1)"},
+      {"adamw", "epsilon", "0", "> 0"},
+      {"adamw", "epsilon", "-1e-08", "> 0"},
+      {"adamw", "epsilon", "1e-60", "float"},
+      {"adamw", "epsilon", "1e+60", "float"},
+      {"sgdm", "weight_decay", "-0.01", ">= 0"},
+      {"sgdm", "weight_decay", "inf", "finite"},
+      {"zero-one-adam", "variance_floor", "-1", ">= 0"},
+      {"zero-one-adam", "variance_kappa", "0", ">= 1"},
+      {"zero-one-adam", "double_every", "-5", ">= 1, auto"},
+      {"zero-one-adam", "max_interval", "0", ">= 1"},
+      {"sgdm", "scale_block", "100", "multiple of 64"},
+      {"sgdm", "ranks_per_node", "-2", "flat or auto"},
+      {"sgdm", "bucket_elements", "0", ">= 1"},
+      {"sgdm", "max_grad_norm", "-1", ">= 0"},
+      {"sgdm", "max_grad_norm", "nan", ">= 0"},
+      {"sgdm", "shadow_every", "-1", ">= 0"},
+      {"sgdm", "verify_every", "-1", ">= 0"},
+      {"sgdm", "threads", "0", ">= 1"},
+      {"sgdm", "total_steps", "-10", ">= 0"},
+  };
+  for (const auto& [algorithm, field, value, allowed] : cases)
+    EXPECT_TRUE(says(refusal(with(field, value, with("algorithm", algorithm))),
+                     {std::string(field) + " = " + value + ": give ", allowed}));
+  EXPECT_TRUE(says(refusal({.algorithm = static_cast<Algorithm>(77)}), {"algorithm = 77"}));
+  EXPECT_TRUE(says(refusal({.algorithm = Algorithm::kSgdm, .skip = static_cast<Skip>(2)}),
+                   {"skip = 2: give block or step"}));
+}
+
+TEST(OptimizerConfig, LimitsThatAreAllowedPass) {
+  for (const auto& [field, value] : {std::pair("beta1", "0"),
+                                     {"beta2", "0"},
+                                     {"scale_block", "0"},
+                                     {"max_interval", "1"},
+                                     {"max_interval", "12"},
+                                     {"variance_floor", "0"},
+                                     {"variance_kappa", "1"}})
+    EXPECT_NO_THROW(validated(with(field, value))) << field;
+}
+
+TEST(OptimizerConfig, FieldsOfOtherAlgorithmsAreNoConcern) {
+  OptimizerConfig config{.algorithm = Algorithm::kSgdm,
+                         .beta1 = 7,
+                         .epsilon = 0,
+                         .freeze_step = -9,
+                         .variance_kappa = 0,
+                         .max_interval = 0,
+                         .beta = 2,
+                         .exchange = static_cast<RandomForm>(9)};
+  EXPECT_EQ(validated(config), config);
+  config = {.algorithm = Algorithm::kBirder, .momentum = 4, .beta2 = 1};
+  EXPECT_EQ(validated(config), config);
+}
+
+}  // namespace
+}  // namespace laconic

@@ -1,0 +1,161 @@
+"""The means and the random numbers in NumPy, from the specification's text alone: all ranks in one process.
+
+Vectors are float32 and every operation on them is rounded in the written order. Scalars are Python floats and are
+rounded once, by `f32`, where they meet a vector. Arrays of shape (n, P) hold one row a rank.
+"""
+import numpy as np
+
+f32 = np.float32
+BAD = f32(1e16)  # a gradient beyond it counts as not finite
+
+
+def round_up(value, multiple):
+    return -(-value // multiple) * multiple
+
+
+class Layout:
+    """Cuts P elements into n chunks (the last ones short or empty) and each chunk into blocks of B; B = 0: one a chunk."""
+
+    def __init__(self, elements, ranks, scale_block):
+        self.elements, self.ranks = elements, ranks
+        self.chunk = round_up(-(-elements // ranks), 64)
+        self.partial = scale_block == 0  # sums of 4096 elements, added in double
+        block = scale_block or max(self.chunk, 1)
+        width = scale_block or 4096
+        position = np.arange(elements)
+        inside = position % self.chunk
+        blocks_a_chunk = -(-self.chunk // block)
+        self.owner = position // self.chunk
+        self.block_of = self.owner * blocks_a_chunk + inside // block
+        self.blocks = int(self.block_of[-1]) + 1
+        self.count = np.bincount(self.block_of, minlength=self.blocks).astype(f32)
+        pieces_a_chunk = -(-self.chunk // width)
+        piece_of = self.owner * pieces_a_chunk + inside // width
+        self.pieces = int(piece_of[-1]) + 1
+        self.width = round_up(min(width, self.chunk), 16)
+        self.slot = piece_of * self.width + inside % block % width
+        self.chunk_of_piece = np.arange(self.pieces) // pieces_a_chunk
+
+    def sums(self, values):
+        """The sum of each block: 16 lanes, then a tree. values (..., P) -> (..., blocks)."""
+        tiles = np.zeros(values.shape[:-1] + (self.pieces * self.width,), f32)
+        tiles[..., self.slot] = values
+        tiles = tiles.reshape(values.shape[:-1] + (self.pieces, self.width // 16, 16))
+        lanes = np.zeros(tiles.shape[:-2] + (16,), f32)
+        for k in range(tiles.shape[-2]):
+            lanes = lanes + tiles[..., k, :]
+        for half in (8, 4, 2, 1):
+            lanes = lanes[..., :half] + lanes[..., half:]
+        partial = lanes[..., 0]
+        if not self.partial:
+            return partial
+        total = np.zeros(values.shape[:-1] + (self.blocks,), np.float64)
+        for piece in range(self.pieces):
+            total[..., self.chunk_of_piece[piece]] += partial[..., piece]
+        return total.astype(f32)
+
+    def counts(self, active):
+        return np.bincount(self.block_of[active], minlength=self.blocks).astype(f32)
+
+    def spread(self, block_values):
+        """(..., blocks) -> (..., P)."""
+        return block_values[..., self.block_of]
+
+    def bad(self, gradient):
+        """Marks every element of a block that holds a value that is not finite, or beyond 1e16."""
+        wrong = ~(np.abs(gradient) <= BAD)
+        rows = wrong.reshape(-1, self.elements)
+        marks = np.array([np.bincount(self.block_of[row], minlength=self.blocks) > 0 for row in rows])
+        return self.spread(marks).reshape(gradient.shape)
+
+
+class DenseMean:
+    """mean = (sum over ranks, in rank order) * (1/n)."""
+
+    coded = False
+
+    def __init__(self, layout):
+        self.layout = layout
+        self.server_residual = np.zeros(layout.elements, f32)  # always 0
+
+    def mean_of(self, p, active=None):
+        """(n, P) -> the mean (P) and what it leaves unsaid (n, P)."""
+        total = p[0]
+        for row in p[1:]:
+            total = total + row
+        return total * f32(1.0 / len(p)), np.zeros_like(p)
+
+    def reduce(self, values, active=None):
+        return self.mean_of(values, active)[0]
+
+
+class OneBitMean(DenseMean):
+    """The mean by signs and scales, with error feedback. e_s of all owners stands in one vector of P."""
+
+    coded = True
+
+    def __init__(self, layout, norm="l2"):
+        super().__init__(layout)
+        self.norm = norm
+        self.worker_residual = np.zeros((layout.ranks, layout.elements), f32)
+
+    def code(self, p, active):
+        """C(p) and p - C(p); elements that are not active enter no scale and have neither."""
+        layout = self.layout
+        p = np.where(active, p, f32(0))
+        sums = layout.sums(np.abs(p) if self.norm == "l1" else p * p)
+        count = layout.counts(active)
+        scale = np.divide(sums, count, out=np.zeros_like(sums), where=count > 0)
+        scale = scale if self.norm == "l1" else np.sqrt(scale)
+        code = np.where(active, np.copysign(layout.spread(scale), p), f32(0))
+        return code, p - code
+
+    def mean_of(self, p, active=None):
+        active = np.ones(self.layout.elements, bool) if active is None else active
+        codes, residual = self.code(p, active)
+        q = super().mean_of(codes)[0] + self.server_residual
+        mean, self.server_residual = self.code(q, active)
+        return mean, residual
+
+    def reduce(self, values, active=None):
+        mean, self.worker_residual = self.mean_of(values + self.worker_residual, active)
+        return mean
+
+
+WORKER_DRAW, OWNER_DRAW, DEALING, DATA = 0, 1, 2, 3
+
+
+def philox(counter, key):
+    """Philox4x32-10. counter: four integers or arrays; key: two integers. Returns (..., 4) uint32."""
+    c = [np.asarray(word, np.uint64) for word in np.broadcast_arrays(*counter)]
+    k0, k1 = key
+    low = np.uint64(0xFFFFFFFF)
+    for _ in range(10):
+        a, b = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        high_a, high_b = a >> np.uint64(32), b >> np.uint64(32)
+        c = [high_b ^ c[1] ^ np.uint64(k0), b & low, high_a ^ c[3] ^ np.uint64(k1), a & low]
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return np.stack(c, axis=-1).astype(np.uint32)
+
+
+def uniform(stream, rank, elements, key, bucket=0):
+    """s in (-1, 1) for elements 0 ... elements-1, 16 random bits each; exact in float32."""
+    groups = np.arange(-(-elements // 8))
+    pieces = philox((stream, rank, bucket, groups), key).astype("<u4").view("<u2").reshape(-1)[:elements]
+    return (pieces.astype(f32) / f32(32768) - f32(1)) + f32(1 / 65536)
+
+
+def draw(m, b, s):
+    """+1 with probability (1 + m/b)/2."""
+    level = s * b
+    return (m > level) | ((m == level) & (s < 0))
+
+
+def deal(run, ranks, key, bucket=0):
+    """Entry i is the rank that gets word i of the run."""
+    cards = list(range(ranks))
+    for drawn, i in enumerate(range(ranks - 1, 0, -1)):
+        word = int(philox((DEALING, drawn // 4, bucket, run), key)[drawn % 4])
+        j = (word * (i + 1)) >> 32
+        cards[i], cards[j] = cards[j], cards[i]
+    return cards
