@@ -33,6 +33,11 @@ Outbox::Outbox(Channel& channel, Kind kind, std::size_t largest, std::size_t sli
       slot_size_((largest + 63) / 64 * 64),
       memory_(slot_size_ * std::min(kSlots, slices)) {}
 
+// Others may still read the messages of an exchange that threw here.
+Outbox::~Outbox() {
+  if (memory_.data() != nullptr && !channel_->finished()) channel_->keep(std::move(memory_));
+}
+
 std::span<std::byte> Outbox::prepare(std::size_t slice, std::size_t size) {
   Slot& slot = slots_[slice % kSlots];
   if (slice >= kSlots) channel_->retire_until(slot.number);

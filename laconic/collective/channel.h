@@ -19,6 +19,9 @@ class Channel {
   void retire_until(std::size_t number);
   // Retires what is left; the numbers start again.
   void finish();
+  // False in an exchange, and after one that threw.
+  bool finished() const noexcept { return posted_ == 0; }
+  void keep(Buffer<std::byte> memory) noexcept { transport_->keep(std::move(memory)); }
 
  private:
   Transport* transport_;
@@ -28,12 +31,15 @@ class Channel {
 
 // The messages that one phase of a Mean sends: a ring of slots, each written again only after it
 // retired. A phase works on slice t - phase*kLag at tick t; because all phases lag alike, exchanges
-// arrive on each channel in the order in which they were posted.
+// arrive on each channel in the order in which they were posted. The channel outlives it.
 class Outbox {
  public:
   static constexpr std::size_t kLag = 2;
 
   Outbox() = default;
+  Outbox(Outbox&&) = default;
+  Outbox& operator=(Outbox&&) = default;
+  ~Outbox();
   Outbox(Channel& channel, Kind kind, std::size_t largest, std::size_t slices);
 
   // Call before the channel's arrive of the same tick, then write, then post.

@@ -11,7 +11,7 @@ namespace {
 class DenseCoder final : public FloatShares {
  public:
   DenseCoder(const MeanConfig& config, const Place& place, Pool& pool)
-      : FloatShares(pool, Mean::kTile, 1.0F, config.pending),
+      : FloatShares(pool, config, 1.0F),
         bf16_(config.bf16),
         factor_(static_cast<float>(1.0 / (static_cast<double>(place.voices) * place.per_node))),
         parts_(static_cast<std::size_t>(place.voices) * static_cast<std::size_t>(pool.threads())) {}

@@ -27,7 +27,7 @@ void FloatShares::share(const Range& range, Fill fill, std::span<std::byte> out)
   for_each_piece(pool_, range.begin, range.count, piece,
                  [&](std::size_t begin, std::size_t count, int) {
                    float* to = floats + (begin - range.begin);
-                   if (!fill_floats(fill, begin, count, false, to)) {
+                   if (!fill_floats(fill, begin, count, false, to) && falls_back_) {
                      bad_.fetch_add(1, std::memory_order_relaxed);
                      fill_floats(fill, begin, count, true, to);
                    }

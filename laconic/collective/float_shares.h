@@ -20,11 +20,13 @@ class FloatShares : public Coder {
   }
 
  protected:
-  // `block`: what falls back together (0: a whole range); `join_factor` multiplies the node's sum.
-  FloatShares(Pool& pool, std::size_t block, float join_factor, std::span<float> pending)
+  // One-bit means fall back by scale block (0: a whole range), dense ones never; `join_factor`
+  // multiplies the node's sum.
+  FloatShares(Pool& pool, const MeanConfig& config, float join_factor)
       : pool_(pool),
-        pending_(pending),
-        block_(block),
+        pending_(config.pending),
+        falls_back_(config.kind == MeanKind::kOneBit),
+        block_(falls_back_ ? config.scale_block : Mean::kTile),
         join_factor_(join_factor),
         scratch_(Mean::kTile * static_cast<std::size_t>(pool.threads())) {}
 
@@ -38,6 +40,7 @@ class FloatShares : public Coder {
   std::atomic<std::uint64_t> bad_{0};
 
  private:
+  bool falls_back_;
   std::size_t block_;
   float join_factor_;
   Buffer<float> scratch_;

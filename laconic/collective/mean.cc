@@ -109,7 +109,8 @@ std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Po
     }
     fail(Code::kInvalidArgument, "no mean of kind {}", static_cast<int>(kind));
   };
-  const std::size_t grain = kind == MeanKind::kOneBit ? config.scale_block : Mean::kTile;
+  // Of what was asked for: blocks are bad as a whole in an exact one-bit mean too.
+  const std::size_t grain = config.kind == MeanKind::kOneBit ? config.scale_block : Mean::kTile;
   const std::size_t largest =
       kind == MeanKind::kDense ? std::size_t{1} << 20 : std::size_t{8} << 20;
   const Layout layout(config.elements, nodes.per_node, nodes.nodes, grain, largest);
@@ -139,7 +140,7 @@ void Mean::reduce(std::span<float> values) {
           tile.active = kernels::all_finite(tile.values, tile.count)
                             ? kernels::activity(tile.values, tile.count)
                             : 0;
-        return true;  // a one-bit mean sees by itself when a sum is not finite
+        return tile.random || kernels::all_finite(tile.values, tile.count);
       },
       [values](std::size_t begin, std::span<const float> mean) {
         std::memcpy(values.data() + begin, mean.data(), 4 * mean.size());

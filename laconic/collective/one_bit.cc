@@ -53,8 +53,7 @@ struct Norms {
 class OneBitCoder final : public FloatShares {
  public:
   OneBitCoder(const MeanConfig& config, const Place& place, Pool& pool)
-      : FloatShares(pool, config.scale_block, static_cast<float>(1.0 / place.per_node),
-                    config.pending),
+      : FloatShares(pool, config, static_cast<float>(1.0 / place.per_node)),
         block_(config.scale_block),
         norm_(config.scale_norm),
         factor_(static_cast<float>(1.0 / place.voices)),

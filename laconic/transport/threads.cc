@@ -95,6 +95,12 @@ class Group {
     }
   }
 
+  // Until the last rank is gone.
+  void keep(Buffer<std::byte> memory) {
+    std::lock_guard lock(keeping_);
+    kept_.push_back(std::move(memory));
+  }
+
   // The group fails with this error, unless it has failed before.
   [[noreturn]] void throw_new(int me, Code code, const std::string& message) {
     {
@@ -139,6 +145,8 @@ class Group {
   const int spins_;
   const int ranks_;
   const std::unique_ptr<Member[]> members_;
+  std::mutex keeping_;
+  std::vector<Buffer<std::byte>> kept_;
   std::mutex failing_;
   std::optional<Error> error_;  // written once, before failed_
   std::atomic<bool> failed_{false};
@@ -184,6 +192,8 @@ class Threads final : public Transport {
     group_->await(rank_, &Member::read, flight_.retired);
     ++flight_.retired;
   }
+
+  void keep(Buffer<std::byte> memory) noexcept override { group_->keep(std::move(memory)); }
 
   // The first of each color makes the new group; the others copy the pointer out of its memory.
   std::unique_ptr<Transport> split(int color) override {

@@ -6,6 +6,8 @@
 #include <memory>
 #include <span>
 
+#include "laconic/core/buffer.h"
+
 namespace laconic {
 
 // What an exchange does with `in`: block r goes to rank r; all of it goes to everyone; the root's
@@ -52,6 +54,9 @@ class Transport {
   virtual void post(const Exchange& exchange, std::span<const std::byte> in) = 0;
   virtual Blocks arrive() = 0;
   virtual void retire() = 0;
+  // For a caller that gives up in the middle: takes memory that was posted and did not retire, and
+  // frees it when nobody can be reading it. By default that is never.
+  virtual void keep(Buffer<std::byte> memory) noexcept;
 
   // The ranks that gave the same color, in the order of their ranks here. Collective. REQUIRES:
   // color >= 0 and nothing is in flight (throws otherwise).

@@ -4,12 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <span>
 #include <vector>
 
-#include "laconic/core/error.h"
 #include "laconic/transport/transport.h"
+#include "tests/support/thrown.h"
 
 namespace laconic {
 
@@ -50,22 +49,6 @@ inline bool holds(std::span<const std::byte> block, int from, int to, int exchan
               equal = equal && std::memcmp(block.data() + i, word, length) == 0;
             });
   return equal;
-}
-
-template <typename Call>
-std::optional<Error> thrown(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error;
-  }
-  return {};
-}
-
-template <typename Call>
-std::optional<Code> thrown_code(Call call) {
-  const auto error = thrown(call);
-  return error ? std::optional(error->code()) : std::nullopt;
 }
 
 }  // namespace laconic

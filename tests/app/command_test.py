@@ -1,0 +1,115 @@
+"""What `laconic bench` promises to those who call it: fields, results that hold, and usage errors with a remedy.
+
+    command_test.py path/to/laconic
+"""
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+LACONIC = ""
+KERNEL_FIELDS = {"name", "class", "elements", "seconds", "gb_per_s", "limit_gb_per_s", "ratio"}
+MEAN_FIELDS = {"kind", "elements", "ranks", "seconds", "bytes_sent_per_rank", "rounds", "algbw_gb_per_s", "verified"}
+KINDS = {
+    "dense": ["--kind", "dense"],
+    "dense, bf16": ["--kind", "dense", "--wire", "bf16"],
+    "one-bit": ["--kind", "one-bit"],
+    "one-bit, one scale": ["--kind", "one-bit", "--scale-block", "0"],
+    "two-round": ["--kind", "random-sign", "--form", "two-round"],
+    "single-round": ["--kind", "random-sign", "--form", "single-round"],
+    "count": ["--kind", "random-sign", "--form", "count"],
+}
+
+
+def laconic(*arguments):
+    # A launcher around this test is not a launcher of the command.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_COMM_", "PMI_"))}
+    return subprocess.run([LACONIC, *arguments], capture_output=True, text=True, timeout=300, env=environment)
+
+
+class Bench(unittest.TestCase):
+    def rows(self, *arguments):
+        done = laconic("bench", *arguments, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def mean(self, kind, *arguments):
+        rows = self.rows("mean", *KINDS[kind], "--elements", "100003", "--repeats", "3", *arguments)
+        self.assertEqual(len(rows), 1)
+        self.assertLessEqual(MEAN_FIELDS, rows[0].keys())
+        self.assertIs(rows[0]["verified"], True)
+        self.assertEqual(rows[0]["elements"], 100003)
+        self.assertGreater(rows[0]["seconds"], 0)
+        return rows[0]
+
+    def test_every_mean_is_verified_flat_and_hierarchical(self):
+        for kind in KINDS:
+            for ranks, more in ((1, []), (3, []), (4, ["--ranks-per-node", "2"]), (2, ["--ranks-per-node", "2"])):
+                with self.subTest(kind=kind, ranks=ranks, more=more):
+                    self.assertEqual(self.mean(kind, "--ranks", str(ranks), *more)["ranks"], ranks)
+
+    def test_bytes_and_rounds_are_those_of_the_formulas(self):
+        row = self.mean("one-bit", "--ranks", "4")
+        chunk = 25024  # 100003/4 in whole words of 64
+        self.assertEqual(row["bytes_sent_per_rank"], 2 * 3 * (chunk // 8 + 4 * 7 + 16))
+        self.assertEqual(row["rounds"], 2)
+        self.assertEqual(self.mean("single-round", "--ranks", "4")["rounds"], 1)
+        self.assertEqual(self.mean("one-bit", "--ranks", "4", "--ranks-per-node", "2")["rounds"], 4)
+
+    def test_an_emulated_network_takes_its_time(self):
+        row = self.mean("one-bit", "--ranks", "2", "--emulate", "10mbit,1ms")
+        self.assertGreaterEqual(row["seconds"], row["bytes_sent_per_rank"] * 8 / 10e6)
+
+    def test_a_mean_of_nothing_is_fine(self):
+        self.assertIs(self.rows("mean", "--elements", "0", "--ranks", "2")[0]["verified"], True)
+
+    def test_the_table_has_the_figures_too(self):
+        done = laconic("bench", "mean", "--elements", "10000", "--repeats", "3")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for word in ("one-bit", "elements", "10000", "verified", "yes"):
+            self.assertIn(word, done.stdout)
+
+    def test_kernels_have_their_fields(self):
+        rows = self.rows("kernels", "--elements", "65536", "--repeats", "1")
+        self.assertGreater(len(rows), 10)
+        for row in rows:
+            self.assertLessEqual(KERNEL_FIELDS, row.keys())
+            self.assertIn(row["class"], ("streaming", "compute"))
+            self.assertEqual(row["elements"], 65536)
+            self.assertGreater(row["ratio"], 0)
+        self.assertEqual(len({row["name"] for row in rows}), len(rows))
+
+
+class BadUsage(unittest.TestCase):
+    def test_exits_with_2_and_names_the_remedy(self):
+        for arguments, remedy in (
+            (["mean", "--ranks", "0"], "1 to 1024"),
+            (["mean", "--ranks", "4", "--ranks-per-node", "3"], "divide"),
+            (["mean", "--emulate", "5parsec"], "100mbit"),
+            (["mean", "--emulate", "0gbit"], "100mbit"),
+            (["mean", "--emulate", "1gbit,5parsec"], "50us"),
+            (["mean", "--scale-block", "7"], "multiple of 64"),
+            (["mean", "--kind", "two-bit"], "one-bit"),
+            (["mean", "--form", "round"], "single-round"),
+            (["mean", "--quickly"], "--help"),
+            (["kernels", "--elements", "1"], "4096"),
+            (["kernels", "--target", "AVX9000"], "AVX2"),
+            ([], "--help"),
+        ):
+            with self.subTest(arguments=arguments):
+                done = laconic("bench", *arguments)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(remedy, done.stderr)
+                self.assertEqual(done.stdout, "")
+
+    def test_help_is_no_error_and_has_examples(self):
+        for command in ([], ["bench"], ["bench", "mean"], ["bench", "kernels"]):
+            done = laconic(*command, "--help")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("laconic bench mean --kind", laconic("bench", "mean", "--help").stdout)
+
+
+if __name__ == "__main__":
+    LACONIC = sys.argv.pop(1)
+    unittest.main()

@@ -1,0 +1,175 @@
+#include <gtest/gtest.h>
+
+#include "laconic/collective/layout.h"
+#include "laconic/transport/metered.h"
+#include "tests/support/means.h"
+
+namespace laconic::testing {
+namespace {
+
+std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+std::uint64_t length_of_part(std::uint64_t elements, int parts) {
+  return ceil_div(ceil_div(elements, static_cast<std::uint64_t>(parts)), 64) * 64;
+}
+
+// Bytes and rounds as docs/algorithms.md gives them.
+class MeanCost : public MeanTest {
+ protected:
+  // What one reduce sends.
+  static Traffic traffic_of(Transport& world, std::size_t elements) {
+    Traffic traffic;
+    const auto metered = make_metered(world, traffic, setting().per_node);
+    const Nodes nodes = make_nodes(*metered, setting().per_node);
+    Pool pool(1);
+    const auto mean = make_mean(setting().config(elements), nodes, pool);
+    auto values = values_of(world.rank(), 0, elements);
+    traffic = {};
+    mean->reduce(values);
+    return traffic;
+  }
+
+  static bool single_round() {
+    return setting().sort.random() && setting().sort.config.form == RandomForm::kSingleRound;
+  }
+
+  // A message of `slices` slices for c elements.
+  static std::uint64_t coded(std::uint64_t c, std::uint64_t slices) {
+    const MeanConfig& config = setting().sort.config;
+    if (setting().sort.random()) return c / 8 + ceil_div(c, 512) + 16 * slices;
+    if (setting().codes_one_bit())
+      return c / 8 + 4 * (config.scale_block == 0 ? 1 : ceil_div(c, config.scale_block)) +
+             16 * slices;
+    return (config.bf16 ? 2 : 4) * c;
+  }
+
+  static std::uint64_t served(std::uint64_t c, std::uint64_t slices) {
+    if (setting().sort.config.form != RandomForm::kCount || !setting().sort.random())
+      return coded(c, slices);
+    const auto planes = static_cast<std::uint64_t>(kernels::planes_of(setting().nodes()));
+    return c / 64 * (8 * planes + 2) + 16 * slices;
+  }
+
+  // Inside a node travel floats, or u in bf16 with activity in whole cache lines a slice.
+  static std::uint64_t share(std::uint64_t c, std::uint64_t slices) {
+    if (!setting().sort.random()) return 4 * c;
+    EXPECT_EQ(slices, 1) << "the formula is of one slice";
+    return 2 * c + ceil_div(c, 512 * 64) * 64;
+  }
+};
+
+TEST_P(MeanCost, BytesAndRoundsAreWhatTheFormulasSay) {
+  if (single_round()) GTEST_SKIP() << "has formulas of its own";
+  if (!setting().exchanges()) GTEST_SKIP() << "nothing is sent";
+  const auto n = static_cast<std::uint64_t>(setting().ranks);
+  const auto nodes = static_cast<std::uint64_t>(setting().nodes());
+  const auto local = static_cast<std::uint64_t>(setting().per_node);
+  std::vector<std::size_t> sizes{1, 64 * n + 1, 20011, 65536};
+  if (n == 2 && setting().flat()) sizes.push_back(700001);
+  run_ranks(setting().ranks, [&](Transport& world) {
+    for (const std::size_t elements : sizes) {
+      SCOPED_TRACE(elements);
+      const Traffic traffic = traffic_of(world, elements);
+      const std::uint64_t shard = length_of_part(elements, setting().per_node);
+      const std::uint64_t c =
+          length_of_part(std::min<std::uint64_t>(elements, shard), setting().nodes());
+      const std::uint64_t slices = traffic[Kind::kAllGather].exchanges / (setting().flat() ? 1 : 2);
+      if (setting().codes_one_bit()) {
+        const Layout layout(elements, setting().per_node, setting().nodes(),
+                            setting().sort.config.scale_block, std::size_t{8} << 20);
+        EXPECT_EQ(slices, layout.slices());
+        EXPECT_EQ(slices > 1, elements == 700001 && setting().sort.config.scale_block != 0);
+      }
+      EXPECT_EQ(traffic[Kind::kAllToAll].bytes_between, (nodes - 1) * coded(c, slices));
+      EXPECT_EQ(traffic[Kind::kAllGather].bytes_between, (nodes - 1) * served(c, slices));
+      EXPECT_EQ(traffic[Kind::kAllToAll].bytes_inside,
+                setting().flat() ? 0 : (local - 1) * nodes * share(c, slices));
+      EXPECT_EQ(traffic[Kind::kAllGather].bytes_inside, (local - 1) * nodes * served(c, slices));
+      EXPECT_EQ(traffic.total().rounds, setting().flat() ? 2 : 4);
+      EXPECT_EQ(traffic[Kind::kAllToAll].rounds, setting().flat() ? 1 : 2);
+    }
+  });
+}
+
+TEST_P(MeanCost, ASingleRoundSendsHalfInOneCollective) {
+  if (!single_round()) GTEST_SKIP() << "single-round only";
+  const auto n = static_cast<std::uint64_t>(setting().ranks);
+  const auto nodes = static_cast<std::uint64_t>(setting().nodes());
+  const auto local = static_cast<std::uint64_t>(setting().per_node);
+  run_ranks(setting().ranks, [&](Transport& world) {
+    for (const std::size_t elements : {std::size_t{1}, std::size_t{20011}, std::size_t{600001}}) {
+      SCOPED_TRACE(elements);
+      const Traffic traffic = traffic_of(world, elements);
+      const std::uint64_t runs = ceil_div(ceil_div(elements, 64), n);
+      const std::uint64_t slices = traffic[Kind::kAllGather].exchanges / (setting().flat() ? 1 : 2);
+      EXPECT_EQ(slices > 1, elements == 600001);
+      const std::uint64_t message = 8 * runs + ceil_div(runs, 8) + 16 * slices;
+      EXPECT_EQ(traffic[Kind::kAllGather].bytes_between, (nodes - 1) * message);
+      EXPECT_EQ(traffic[Kind::kAllGather].bytes_inside, (local - 1) * nodes * message);
+      EXPECT_EQ(traffic[Kind::kAllToAll].exchanges, 0);
+      EXPECT_EQ(traffic.total().rounds, setting().flat() ? 1 : 2);
+    }
+  });
+}
+
+TEST_P(MeanCost, NothingIsSentForNothing) {
+  run_ranks(setting().ranks,
+            [](Transport& world) { EXPECT_EQ(traffic_of(world, 0).total().exchanges, 0); });
+}
+
+// Section by section of the table, for a length that divides: what is beyond it are scales and
+// headers.
+TEST_P(MeanCost, TheHierarchySendsWhatItsTableSays) {
+  if (setting().flat() || !setting().codes_one_bit()) GTEST_SKIP() << "one-bit hierarchies only";
+  static constexpr std::uint64_t kElements = 1 << 17;
+  const auto nodes = static_cast<std::uint64_t>(setting().nodes());
+  const auto local = static_cast<std::uint64_t>(setting().per_node);
+  run_ranks(setting().ranks, [&](Transport& world) {
+    const Traffic traffic = traffic_of(world, kElements);
+    EXPECT_EQ(traffic[Kind::kAllToAll].bytes_inside, 4 * kElements * (local - 1) / local);
+    const std::uint64_t between = (nodes - 1) * kElements / nodes / (8 * local);
+    const std::uint64_t inside = (local - 1) * kElements / local / 8;
+    const auto expect_just_above = [](std::uint64_t has, std::uint64_t wanted) {
+      EXPECT_GE(has, wanted);
+      EXPECT_LE(has, wanted + wanted / 8 + 256);
+    };
+    expect_just_above(traffic[Kind::kAllToAll].bytes_between, between);
+    expect_just_above(traffic[Kind::kAllGather].bytes_between, between);
+    expect_just_above(traffic[Kind::kAllGather].bytes_inside, inside);
+  });
+}
+
+TEST_P(MeanCost, DenseSendsAsARingDoes) {
+  if (setting().sort.config.kind != MeanKind::kDense || !setting().flat())
+    GTEST_SKIP() << "flat dense means only";
+  const auto n = static_cast<std::uint64_t>(setting().ranks);
+  const std::uint64_t width = setting().sort.config.bf16 ? 2 : 4;
+  run_ranks(setting().ranks, [&](Transport& world) {
+    const std::uint64_t bytes = traffic_of(world, 100003).total().bytes();
+    const std::uint64_t ring = 2 * (n - 1) * width * 100003 / n;
+    EXPECT_GE(bytes, ring);
+    EXPECT_LE(bytes, ring + 2 * (n - 1) * width * 64);
+  });
+}
+
+TEST_P(MeanCost, NodesHalveWhatLeavesThemInTheAllToAll) {
+  if (setting().nodes() != 2 || setting().per_node != 2 || !setting().codes_one_bit())
+    GTEST_SKIP() << "two nodes of two";
+  run_ranks(4, [&](Transport& world) {
+    static constexpr std::size_t kElements = 50021;
+    const auto hierarchical = traffic_of(world, kElements);
+    Traffic flat;
+    const auto metered = make_metered(world, flat, 2);
+    const Nodes nodes = make_nodes(*metered, kFlat);
+    Pool pool(1);
+    const auto mean = make_mean(setting().config(kElements), nodes, pool);
+    auto values = values_of(world.rank(), 0, kElements);
+    flat = {};
+    mean->reduce(values);
+    EXPECT_EQ(2 * hierarchical[Kind::kAllToAll].bytes_between, flat[Kind::kAllToAll].bytes_between);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MeanCost, ::testing::ValuesIn(settings(all_sorts())), name_of);
+
+}  // namespace
+}  // namespace laconic::testing

@@ -1,0 +1,279 @@
+#include <gtest/gtest.h>
+
+#include "tests/support/means.h"
+#include "tests/support/one_bit_simulation.h"
+
+namespace laconic::testing {
+namespace {
+
+// Every block length with both norms.
+std::vector<Sort> coding_sorts() {
+  std::vector<Sort> all;
+  for (const std::size_t block : {4096, 256, 0, 8192})
+    for (const auto norm : {kernels::Norm::kL2, kernels::Norm::kL1})
+      all.push_back(one_bit(block, norm));
+  return all;
+}
+
+std::vector<Setting> coding_settings(const std::vector<Sort>& sorts) {
+  auto all = settings(sorts);
+  std::erase_if(all, [](const Setting& setting) { return !setting.codes_one_bit(); });
+  return all;
+}
+
+class OneBitMean : public MeanTest {
+ protected:
+  static OneBitSimulation simulation(std::size_t elements) {
+    return {setting().nodes(), setting().per_node, elements, setting().sort.config.scale_block,
+            setting().sort.config.scale_norm};
+  }
+  static std::span<const float> part(const std::vector<float>& of, const State& state) {
+    return std::span(of).subspan(state.begin, state.values.size());
+  }
+};
+
+void expect_state(const std::vector<State>& state, OneBitSimulation& simulation, int node) {
+  ASSERT_EQ(state.size(), 2);
+  EXPECT_EQ(state[0].name, "worker_residual");
+  EXPECT_EQ(state[0].spread, Spread::kMean);
+  EXPECT_EQ(state[1].name, "server_residual");
+  EXPECT_EQ(state[1].spread, Spread::kOwned);
+  const auto part = [](const std::vector<float>& of, const State& from) {
+    return std::span(of).subspan(from.begin, from.values.size());
+  };
+  EXPECT_EQ(first_difference(state[0].values, part(simulation.worker(node), state[0])), "");
+  EXPECT_EQ(first_difference(state[1].values, part(simulation.server(), state[1])), "");
+}
+
+TEST_P(OneBitMean, AgreesBitForBitWithPlainLoops) {
+  for (const std::size_t elements : {std::size_t{1}, std::size_t{257}, std::size_t{33333}})
+    run([&](Transport& world, const Nodes& nodes) {
+      Pool pool(1);
+      const auto mean = make_mean(setting().config(elements), nodes, pool);
+      auto simulated = simulation(elements);
+      for (int exchange = 0; exchange < 20; ++exchange) {
+        auto values = values_of(world.rank(), exchange, elements);
+        if (exchange % 3 == 0) values[0] = -0.0F;
+        mean->reduce(values);
+        auto all = values_of_all(setting().ranks, exchange, elements);
+        if (exchange % 3 == 0)
+          for (auto& one : all) one[0] = -0.0F;
+        ASSERT_EQ(first_difference(values, simulated.exchange(all)), "") << "exchange " << exchange;
+      }
+      expect_state(mean->state(), simulated, nodes.node);
+    });
+}
+
+TEST_P(OneBitMean, DeadElementsTakeNoPart) {
+  static constexpr std::size_t kElements = 20011;
+  run([](Transport& world, const Nodes& nodes) {
+    Pool pool(1);
+    std::vector<float> live(kElements, 1.0F), result(kElements);
+    for (std::size_t k = 0; k < kElements; ++k)
+      if (k % 3 == 1 || (k > 256 && k < 10000)) live[k] = k % 2 == 0 ? 0.0F : -0.0F;
+    const auto mean = make_mean(setting().config(kElements), nodes, pool);
+    auto simulated = simulation(kElements);
+    for (int exchange = 0; exchange < 5; ++exchange) {
+      auto values = values_of(world.rank(), exchange, kElements);
+      mean->exchange(
+          [&](Tile& tile) {
+            tile.values = values.data() + tile.begin;
+            return true;
+          },
+          [&](std::size_t begin, std::span<const float> part) {
+            std::copy(part.begin(), part.end(),
+                      result.begin() + static_cast<std::ptrdiff_t>(begin));
+          },
+          {.live = live});
+      const auto wanted =
+          simulated.exchange(values_of_all(setting().ranks, exchange, kElements), live);
+      ASSERT_EQ(first_difference(result, wanted), "") << "exchange " << exchange;
+    }
+    expect_state(mean->state(), simulated, nodes.node);
+    for (const State& state : mean->state())
+      for (std::size_t k = 0; k < state.values.size(); ++k)
+        if (live[state.begin + k] == 0) {
+          ASSERT_EQ(state.values[k], 0) << state.begin + k;
+        }
+  });
+}
+
+// One exchange in which the caller keeps the residual.
+std::vector<float> exchange_pending(Mean& mean, const std::vector<float>& values,
+                                    const std::vector<float>& pending) {
+  std::vector<float> result(values.size());
+  mean.exchange(
+      [&](Tile& tile) {
+        for (std::size_t k = 0; k < tile.count; ++k)
+          tile.values[k] = values[tile.begin + k] + pending[tile.begin + k];
+        return true;
+      },
+      [&](std::size_t begin, std::span<const float> part) {
+        std::copy(part.begin(), part.end(), result.begin() + static_cast<std::ptrdiff_t>(begin));
+      },
+      {});
+  return result;
+}
+
+TEST_P(OneBitMean, PendingTakesTheResidualInItsPlace) {
+  static constexpr std::size_t kElements = 20011;
+  run([](Transport& world, const Nodes& nodes) {
+    Pool pool(1);
+    std::vector<float> pending(kElements);
+    auto config = setting().config(kElements);
+    config.pending = pending;
+    const auto mean = make_mean(config, nodes, pool);
+    EXPECT_EQ(mean->state().size(), 1) << "the caller has the worker residual";
+    auto simulated = simulation(kElements);
+    const auto per_node = static_cast<float>(setting().per_node);
+    std::vector<std::vector<float>> kept(static_cast<std::size_t>(setting().ranks),
+                                         std::vector<float>(kElements));
+    for (int exchange = 0; exchange < 5; ++exchange) {
+      const auto result =
+          exchange_pending(*mean, values_of(world.rank(), exchange, kElements), pending);
+      auto all = values_of_all(setting().ranks, exchange, kElements);
+      for (std::size_t r = 0; r < all.size(); ++r)
+        for (std::size_t k = 0; k < kElements; ++k) all[r][k] = all[r][k] + kept[r][k];
+      for (int node = 0; node < setting().nodes(); ++node)
+        std::fill(simulated.worker(node).begin(), simulated.worker(node).end(), 0.0F);
+      ASSERT_EQ(first_difference(result, simulated.exchange(all)), "") << "exchange " << exchange;
+      for (int r = 0; r < setting().ranks; ++r) {
+        const auto own = simulated.shard(r % setting().per_node);
+        auto& mine = kept[static_cast<std::size_t>(r)];
+        std::fill(mine.begin(), mine.end(), 0.0F);
+        for (std::size_t k = own.begin; k < own.begin + own.count; ++k)
+          mine[k] = simulated.worker(r / setting().per_node)[k] * per_node;
+      }
+      ASSERT_EQ(first_difference(pending, kept[static_cast<std::size_t>(world.rank())]), "");
+    }
+  });
+}
+
+TEST_P(OneBitMean, PendingEqualsTheOwnResidualWhenFlat) {
+  if (!setting().flat()) GTEST_SKIP() << "in a hierarchy pending is rounded before phase A";
+  static constexpr std::size_t kElements = 20011;
+  run([](Transport& world, const Nodes& nodes) {
+    Pool pool(1);
+    std::vector<float> pending(kElements);
+    auto config = setting().config(kElements);
+    const auto own = make_mean(config, nodes, pool);
+    config.pending = pending;
+    const auto mean = make_mean(config, nodes, pool);
+    for (int exchange = 0; exchange < 5; ++exchange) {
+      auto values = values_of(world.rank(), exchange, kElements);
+      const auto result = exchange_pending(*mean, values, pending);
+      own->reduce(values);
+      ASSERT_EQ(first_difference(result, values), "") << "exchange " << exchange;
+    }
+    EXPECT_EQ(first_difference(pending, own->state()[0].values), "");
+  });
+}
+
+// Σ of the inputs' mean = Σ of outputs + mean worker residual + server residual, element by
+// element.
+TEST_P(OneBitMean, NothingIsLostOverTime) {
+  static constexpr std::size_t kElements = 5003;
+  run([](Transport& world, const Nodes& nodes) {
+    Pool pool(1);
+    const auto mean = make_mean(setting().config(kElements), nodes, pool);
+    std::vector<double> balance(kElements);  // of this rank; the ranks' sum is to be 0
+    for (int exchange = 0; exchange < 50; ++exchange) {
+      auto values = values_of(world.rank(), exchange, kElements);
+      for (std::size_t k = 0; k < kElements; ++k)
+        balance[k] += static_cast<double>(values[k]) / setting().ranks;
+      mean->reduce(values);
+      if (world.rank() == 0)
+        for (std::size_t k = 0; k < kElements; ++k) balance[k] -= static_cast<double>(values[k]);
+    }
+    for (const State& state : mean->state()) {
+      const double share = state.spread == Spread::kMean ? 1.0 / setting().nodes() : 1.0;
+      for (std::size_t k = 0; k < state.values.size(); ++k)
+        balance[state.begin + k] -= share * static_cast<double>(state.values[k]);
+    }
+    std::vector<double> all(kElements * static_cast<std::size_t>(world.size()));
+    world.all_gather(std::as_bytes(std::span(balance)), std::as_writable_bytes(std::span(all)));
+    for (std::size_t k = 0; k < kElements; ++k) {
+      double sum = 0;
+      for (std::size_t at = k; at < all.size(); at += kElements) sum += all[at];
+      ASSERT_NEAR(sum, 0, 1e-3) << k;
+    }
+  });
+}
+
+TEST_P(OneBitMean, TheResidualRatioIsThatOfTheWorker) {
+  run([](Transport& world, const Nodes& nodes) {
+    Pool pool(1);
+    const std::size_t elements = 64 * static_cast<std::size_t>(world.size());
+    const auto mean = make_mean(setting().config(elements), nodes, pool);
+    EXPECT_EQ(mean->residual_ratio(), 0);
+    std::vector<float> values(elements, 1.0F);
+    mean->reduce(values);
+    EXPECT_EQ(mean->residual_ratio(), 0) << "one magnitude is said in full";
+    for (std::size_t k = 0; k < elements; ++k) values[k] = k % 2 == 0 ? 3.0F : -1.0F;
+    mean->reduce(values);
+    // Scale 2 with L1, so 1 is left of each; sqrt(5) with L2.
+    const bool l2 = setting().sort.config.scale_norm == kernels::Norm::kL2;
+    const double wanted = l2 ? std::sqrt((10 - 4 * std::sqrt(5.0)) / 5) : 0.5;
+    // One block in 16 is looked at, the vector's first among them.
+    if (nodes.local == 0) {
+      EXPECT_NEAR(mean->residual_ratio(), wanted, 1e-5);
+    }
+  });
+}
+
+TEST_P(OneBitMean, ErrorFeedbackRecoversTheMeanOverTime) {
+  if (setting().sort.config.scale_norm == kernels::Norm::kL1)
+    GTEST_SKIP() << "with L1 the residual of a steady signal keeps growing";
+  static constexpr std::size_t kElements = 1000;
+  static constexpr int kExchanges = 200;
+  run([](Transport& world, const Nodes& nodes) {
+    Pool pool(1);
+    const auto mean = make_mean(setting().config(kElements), nodes, pool);
+    std::vector<double> sum(kElements), exact(kElements);
+    for (const auto& one : values_of_all(setting().ranks, 0, kElements))
+      for (std::size_t k = 0; k < kElements; ++k)
+        exact[k] += static_cast<double>(one[k]) / setting().ranks;
+    double first = 0, last = 0;
+    for (int exchange = 1; exchange <= kExchanges; ++exchange) {
+      auto values = values_of(world.rank(), 0, kElements);
+      mean->reduce(values);
+      double error = 0;
+      for (std::size_t k = 0; k < kElements; ++k) {
+        sum[k] += static_cast<double>(values[k]);
+        error += std::abs(sum[k] / exchange - exact[k]) / kElements;
+      }
+      if (exchange == 1) first = error;
+      last = error;
+    }
+    EXPECT_GT(first, 0.1);
+    EXPECT_LT(last, 0.05 * first);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OneBitMean, ::testing::ValuesIn(coding_settings(coding_sorts())),
+                         name_of);
+
+class OneBitMeanOfOneNode : public ::testing::TestWithParam<int> {};
+
+TEST_P(OneBitMeanOfOneNode, IsExactAndSaysSo) {
+  if (GetParam() == 1) GTEST_SKIP() << "one rank codes, whatever it is told";
+  run_ranks(GetParam(), [](Transport& world) {
+    static constexpr std::size_t kElements = 10007;
+    const Nodes nodes = make_nodes(world, world.size());
+    Pool pool(1);
+    std::vector<float> pending(kElements, 1.0F);
+    const auto mean = make_mean({.elements = kElements, .pending = pending}, nodes, pool);
+    const auto dense = make_mean({.kind = MeanKind::kDense, .elements = kElements}, nodes, pool);
+    EXPECT_EQ(mean->describe(), dense->describe());
+    auto values = values_of(world.rank(), 0, kElements), exact = values;
+    mean->reduce(values);
+    dense->reduce(exact);
+    EXPECT_EQ(first_difference(values, exact), "");
+    EXPECT_EQ(pending, std::vector<float>(kElements, 0.0F)) << "nothing is left unsaid";
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OneBitMeanOfOneNode, ::testing::ValuesIn(rank_counts()));
+
+}  // namespace
+}  // namespace laconic::testing

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "laconic/collective/mean.h"
+#include "laconic/core/hash.h"
+#include "tests/support/ranks.h"
+
+namespace laconic::testing {
+
+// A kind of mean, as a suite names it.
+struct Sort {
+  std::string name;
+  MeanConfig config;  // elements are the test's
+
+  bool one_bit() const { return config.kind == MeanKind::kOneBit; }
+  bool random() const { return config.kind == MeanKind::kRandomSign; }
+};
+
+inline Sort one_bit(std::size_t block, kernels::Norm norm) {
+  return {fmt::format("one_bit_{}_{}", block, norm == kernels::Norm::kL2 ? "l2" : "l1"),
+          {.kind = MeanKind::kOneBit, .scale_block = block, .scale_norm = norm}};
+}
+
+inline Sort random_sign(const char* name, RandomForm form) {
+  return {name, {.kind = MeanKind::kRandomSign, .form = form, .seed = 5, .bucket = 2}};
+}
+
+inline std::vector<Sort> one_bit_sorts() {
+  using kernels::Norm;
+  return {one_bit(4096, Norm::kL2), one_bit(256, Norm::kL1), one_bit(0, Norm::kL2),
+          one_bit(8192, Norm::kL2)};
+}
+
+inline std::vector<Sort> random_sorts() {
+  return {random_sign("two_round", RandomForm::kTwoRound),
+          random_sign("single_round", RandomForm::kSingleRound),
+          random_sign("count", RandomForm::kCount)};
+}
+
+inline std::vector<Sort> all_sorts() {
+  std::vector<Sort> all{{"dense", {.kind = MeanKind::kDense}},
+                        {"dense_bf16", {.kind = MeanKind::kDense, .bf16 = true}}};
+  for (const auto& more : {one_bit_sorts(), random_sorts()})
+    all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+// What a suite over means is run with. Nodes of one rank are flat.
+struct Setting {
+  Sort sort;
+  int ranks, per_node;
+
+  int nodes() const { return ranks / per_node; }
+  bool flat() const { return per_node == 1; }
+  // A one-bit mean inside one node is a dense one.
+  bool codes_one_bit() const { return sort.one_bit() && (flat() || nodes() > 1); }
+  // The dense mean of one rank has nobody to talk to.
+  bool exchanges() const {
+    return ranks > 1 || sort.config.kind != MeanKind::kDense || sort.config.bf16;
+  }
+  MeanConfig config(std::size_t elements) const {
+    MeanConfig config = sort.config;
+    config.elements = elements;
+    return config;
+  }
+};
+
+// All sorts × {flat, nodes of two, one node} × rank_counts().
+inline std::vector<Setting> settings(const std::vector<Sort>& sorts) {
+  std::vector<Setting> all;
+  for (const Sort& sort : sorts)
+    for (const int ranks : rank_counts()) {
+      all.push_back({sort, ranks, 1});
+      if (ranks % 2 == 0) all.push_back({sort, ranks, 2});
+      if (ranks > 2) all.push_back({sort, ranks, ranks});
+    }
+  return all;
+}
+
+inline std::string name_of(const ::testing::TestParamInfo<Setting>& info) {
+  const Setting& s = info.param;
+  return s.flat() ? fmt::format("{}_flat_{}", s.sort.name, s.ranks)
+                  : fmt::format("{}_{}_nodes_of_{}", s.sort.name, s.nodes(), s.per_node);
+}
+inline void PrintTo(const Setting& s, std::ostream* out) { *out << s.sort.name; }
+
+class MeanTest : public ::testing::TestWithParam<Setting> {
+ protected:
+  static const Setting& setting() { return GetParam(); }
+  // Calls fn(world, nodes) on every rank.
+  template <typename Work>
+  static void run(const Work& work, const RunOptions& options = {}) {
+    run_ranks(
+        setting().ranks,
+        [&](Transport& world) {
+          const Nodes nodes = make_nodes(world, setting().per_node);
+          work(world, nodes);
+        },
+        options);
+  }
+};
+
+// In [-1, 1), never 0: element k of what `rank` gives to exchange number `exchange`.
+inline float value_of(int rank, int exchange, std::size_t k) {
+  std::uint64_t x = (k + 1) * 0x9e3779b97f4a7c15U +
+                    static_cast<std::uint64_t>(rank) * 0xbf58476d1U +
+                    static_cast<std::uint64_t>(exchange) * 0x94d049bb1U;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebU;
+  return static_cast<float>(static_cast<std::int32_t>(x >> 32) | 1) * 0x1p-31F;
+}
+
+inline std::vector<float> values_of(int rank, int exchange, std::size_t elements) {
+  std::vector<float> values(elements);
+  for (std::size_t k = 0; k < elements; ++k) values[k] = value_of(rank, exchange, k);
+  return values;
+}
+
+inline std::vector<std::vector<float>> values_of_all(int ranks, int exchange,
+                                                     std::size_t elements) {
+  std::vector<std::vector<float>> all;
+  for (int r = 0; r < ranks; ++r) all.push_back(values_of(r, exchange, elements));
+  return all;
+}
+
+template <typename T>
+std::vector<T> gather(Transport& world, const T& mine) {
+  std::vector<T> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  return all;
+}
+
+inline std::uint64_t hash_of(std::span<const float> values) {
+  return hash64(std::as_bytes(values));
+}
+
+// Collective.
+inline bool same_on_all(Transport& world, std::span<const float> values) {
+  const auto mine = hash_of(values);
+  for (const auto other : gather(world, mine))
+    if (other != mine) return false;
+  return true;
+}
+
+// The first element whose bits differ, in words; empty when all are equal.
+inline std::string first_difference(std::span<const float> has, std::span<const float> wanted) {
+  if (has.size() != wanted.size())
+    return fmt::format("{} elements, not {}", has.size(), wanted.size());
+  for (std::size_t k = 0; k < has.size(); ++k)
+    if (std::bit_cast<std::uint32_t>(has[k]) != std::bit_cast<std::uint32_t>(wanted[k]))
+      return fmt::format("[{}] is {}, not {}", k, has[k], wanted[k]);
+  return {};
+}
+
+inline bool all_finite(std::span<const float> values) {
+  for (const float value : values)
+    if (!std::isfinite(value)) return false;
+  return true;
+}
+
+}  // namespace laconic::testing

@@ -1,0 +1,114 @@
+#include "tests/support/one_bit_simulation.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace laconic::testing {
+namespace {
+
+// Each of `parts` parts has this many elements, the last ones fewer.
+std::size_t part_length(std::size_t elements, std::size_t parts) {
+  std::size_t length = elements / parts;
+  if (length * parts < elements) ++length;
+  while (length % 64 != 0) ++length;
+  return length;
+}
+
+OneBitSimulation::Block part(const OneBitSimulation::Block& of, std::size_t length,
+                             std::size_t index) {
+  const std::size_t begin = std::min(of.count, index * length);
+  const std::size_t end = std::min(of.count, begin + length);
+  return {of.begin + begin, end - begin};
+}
+
+bool takes_part(std::span<const float> live, std::size_t k) { return live.empty() || live[k] != 0; }
+
+float sum_of_16_lanes(std::span<const float> terms) {
+  float lane[16] = {};
+  for (std::size_t k = 0; k < terms.size(); ++k) lane[k % 16] += terms[k];
+  for (int apart = 8; apart > 0; apart /= 2)
+    for (int j = 0; j < apart; ++j) lane[j] = lane[j] + lane[j + apart];
+  return lane[0];
+}
+
+}  // namespace
+
+OneBitSimulation::OneBitSimulation(int nodes, int per_node, std::size_t elements, std::size_t block,
+                                   kernels::Norm norm)
+    : nodes_(static_cast<std::size_t>(nodes)),
+      per_node_(static_cast<std::size_t>(per_node)),
+      elements_(elements),
+      block_(block),
+      norm_(norm),
+      worker_(nodes_, std::vector<float>(elements)),
+      server_(elements) {
+  for (int l = 0; l < per_node; ++l) {
+    const Block of_shard = shard(l);
+    for (std::size_t node = 0; node < nodes_; ++node) {
+      const Block chunk = part(of_shard, part_length(of_shard.count, nodes_), node);
+      const std::size_t length = block == 0 ? chunk.count : block;
+      for (std::size_t i = 0; i * length < chunk.count; ++i)
+        blocks_.push_back(part(chunk, length, i));
+    }
+  }
+}
+
+OneBitSimulation::Block OneBitSimulation::shard(int local) const {
+  return part({0, elements_}, part_length(elements_, per_node_), static_cast<std::size_t>(local));
+}
+
+void OneBitSimulation::code(const Block& block, std::span<const float> live, std::vector<float>& p,
+                            std::vector<float>& e) const {
+  const std::size_t end = block.begin + block.count;
+  std::vector<float> terms(block.count);
+  std::size_t count = 0;
+  for (std::size_t k = block.begin; k < end; ++k) {
+    if (!takes_part(live, k)) continue;
+    ++count;
+    terms[k - block.begin] = norm_ == kernels::Norm::kL2 ? p[k] * p[k] : std::fabs(p[k]);
+  }
+  float sum = 0;
+  if (block_ == 0) {
+    double parts = 0;
+    for (std::size_t k = 0; k < block.count; k += 4096)
+      parts += sum_of_16_lanes(
+          std::span(terms).subspan(k, std::min<std::size_t>(4096, block.count - k)));
+    sum = static_cast<float>(parts);
+  } else {
+    sum = sum_of_16_lanes(terms);
+  }
+  float scale = 0;
+  if (count != 0) scale = sum / static_cast<float>(count);
+  if (norm_ == kernels::Norm::kL2) scale = std::sqrt(scale);
+  for (std::size_t k = block.begin; k < end; ++k) {
+    const bool in = takes_part(live, k);
+    const float coded = in ? std::copysign(scale, p[k]) : scale;
+    e[k] = in ? p[k] - coded : 0;
+    p[k] = coded;
+  }
+}
+
+std::vector<float> OneBitSimulation::exchange(const std::vector<std::vector<float>>& inputs,
+                                              std::span<const float> live) {
+  std::vector<std::vector<float>> p(nodes_, std::vector<float>(elements_));
+  const auto of_node = static_cast<float>(1.0 / static_cast<double>(per_node_));
+  for (std::size_t node = 0; node < nodes_; ++node)
+    for (std::size_t k = 0; k < elements_; ++k) {
+      float sum = inputs[node * per_node_][k];
+      for (std::size_t l = 1; l < per_node_; ++l) sum += inputs[node * per_node_ + l][k];
+      p[node][k] = sum * of_node + worker_[node][k];
+    }
+  for (std::size_t node = 0; node < nodes_; ++node)
+    for (const Block& block : blocks_) code(block, live, p[node], worker_[node]);
+  std::vector<float> q(elements_);
+  const auto of_all = static_cast<float>(1.0 / static_cast<double>(nodes_));
+  for (std::size_t k = 0; k < elements_; ++k) {
+    float sum = p[0][k];
+    for (std::size_t node = 1; node < nodes_; ++node) sum += p[node][k];
+    q[k] = sum * of_all + server_[k];
+  }
+  for (const Block& block : blocks_) code(block, live, q, server_);
+  return q;
+}
+
+}  // namespace laconic::testing
