@@ -53,6 +53,12 @@ std::unique_ptr<Coder> make_one_bit_coder(const MeanConfig& config, const Place&
 std::unique_ptr<Coder> make_random_sign_coder(const MeanConfig& config, const Place& place,
                                               Pool& pool);
 
+// The longest run of whole scale blocks that fits a tile; a tile where blocks are longer.
+inline std::size_t tile_of(const MeanConfig& config) {
+  const std::size_t block = config.scale_block;
+  return block == 0 || block > Mean::kTile ? Mean::kTile : Mean::kTile / block * block;
+}
+
 // Calls work(begin, count, thread) for the pieces of at most `piece` elements of [begin, begin +
 // count).
 template <typename Work>

@@ -12,6 +12,7 @@ class DenseCoder final : public FloatShares {
  public:
   DenseCoder(const MeanConfig& config, const Place& place, Pool& pool)
       : FloatShares(pool, config, 1.0F),
+        tile_(tile_of(config)),
         bf16_(config.bf16),
         factor_(static_cast<float>(1.0 / (static_cast<double>(place.voices) * place.per_node))),
         parts_(static_cast<std::size_t>(place.voices) * static_cast<std::size_t>(pool.threads())) {}
@@ -21,7 +22,7 @@ class DenseCoder final : public FloatShares {
   std::string describe() const override { return bf16_ ? "dense mean, bf16" : "dense mean, fp32"; }
 
   void code(const Range& range, Fill source, std::span<std::byte> out) override {
-    for_each_piece(pool_, range.begin, range.count, Mean::kTile,
+    for_each_piece(pool_, range.begin, range.count, tile_,
                    [&](std::size_t begin, std::size_t count, int thread) {
                      std::byte* to = out.data() + width() * (begin - range.begin);
                      float* floats = bf16_ ? scratch(thread) : reinterpret_cast<float*>(to);
@@ -34,7 +35,7 @@ class DenseCoder final : public FloatShares {
 
   void serve(const Range& range, std::span<const std::byte* const> coded,
              std::span<std::byte> out) override {
-    for_each_piece(pool_, range.begin, range.count, Mean::kTile,
+    for_each_piece(pool_, range.begin, range.count, tile_,
                    [&](std::size_t begin, std::size_t count, int thread) {
                      const std::size_t at = width() * (begin - range.begin);
                      add(coded, at, count, thread, out.data() + at);
@@ -42,7 +43,7 @@ class DenseCoder final : public FloatShares {
   }
 
   void take(const Range& range, std::span<const std::byte> served, int, Take take) override {
-    for_each_piece(pool_, range.begin, range.count, Mean::kTile,
+    for_each_piece(pool_, range.begin, range.count, tile_,
                    [&](std::size_t begin, std::size_t count, int thread) {
                      const std::byte* from = served.data() + width() * (begin - range.begin);
                      const float* floats = reinterpret_cast<const float*>(from);
@@ -73,6 +74,7 @@ class DenseCoder final : public FloatShares {
     kernels::to_bf16(scratch(thread), count, reinterpret_cast<std::uint16_t*>(out));
   }
 
+  std::size_t tile_;
   bool bf16_;
   float factor_;
   std::vector<const void*> parts_;

@@ -77,7 +77,7 @@ class Alone final : public Mean {
   std::string describe() const override { return "one rank, nothing to exchange"; }
   std::uint64_t bad_blocks() const noexcept override { return 0; }
   std::vector<std::size_t> blocks() const override {
-    return Layout(config_.elements, 1, 1, kTile, kTile).blocks();
+    return Layout(config_.elements, 1, 1, tile_of(config_), kTile).blocks();
   }
 
  private:
@@ -110,7 +110,9 @@ std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Po
     fail(Code::kInvalidArgument, "no mean of kind {}", static_cast<int>(kind));
   };
   // Of what was asked for: blocks are bad as a whole in an exact one-bit mean too.
-  const std::size_t grain = config.kind == MeanKind::kOneBit ? config.scale_block : Mean::kTile;
+  const std::size_t grain = config.kind == MeanKind::kOneBit  ? config.scale_block
+                            : config.kind == MeanKind::kDense ? tile_of(config)
+                                                              : Mean::kTile;
   const std::size_t largest =
       kind == MeanKind::kDense ? std::size_t{1} << 20 : std::size_t{8} << 20;
   const Layout layout(config.elements, nodes.per_node, nodes.nodes, grain, largest);

@@ -41,28 +41,38 @@ class Birder final : public Rule {
   }
 
  private:
-  // A bad block's m and b stay and its words are not active.
   bool give(const kernels::BirderMoments& moments, Tile& tile) {
-    const float* g = bucket_.g.data() + tile.begin;
-    float *m = m_.data() + tile.begin, *b = b_.data() + tile.begin;
-    const bool good = kernels::all_finite(g, tile.count);
-    if (!good) note_bad();
-    const bool draws = good && tile.draw != nullptr;
-    const std::uint64_t wanted = draws ? tile.wanted : 0;
-    static const kernels::Draw kNone;
-    tile.active =
-        good ? kernels::birder_moments(moments, g, m, b, tile.count, draws ? *tile.draw : kNone,
-                                       tile.begin, wanted, tile.bits)
-             : 0;
+    const bool draws = tile.draw != nullptr;
+    tile.active = update(moments, tile, tile.begin, tile.count);
     tile.drawn = draws;
-    if (tile.random) {
-      tile.values = m;
-      tile.bounds = b;
-    } else {
-      kernels::ratio(m, b, tile.count, tile.values);
-      if (!good) std::memset(tile.values, 0, 4 * tile.count);
-    }
+    tile.values = tile.random ? m_.data() + tile.begin : tile.values;
+    tile.bounds = b_.data() + tile.begin;
+    if (!tile.random) kernels::ratio(m_.data() + tile.begin, tile.bounds, tile.count, tile.values);
     return true;
+  }
+
+  // The activity of `count` elements from `begin` on. A bad block's m and b stay and its words are
+  // not active; blocks are told apart where they are made of whole words of the tile.
+  std::uint64_t update(const kernels::BirderMoments& moments, const Tile& tile, std::size_t begin,
+                       std::size_t count) {
+    static const kernels::Draw kNone;
+    const float* g = bucket_.g.data() + begin;
+    const std::size_t word = (begin - tile.begin) / 64;
+    if (kernels::all_finite(g, count))
+      return kernels::birder_moments(moments, g, m_.data() + begin, b_.data() + begin, count,
+                                     tile.draw ? *tile.draw : kNone, begin,
+                                     tile.draw ? tile.wanted >> word : 0, tile.bits + 8 * word)
+             << word;
+    const std::size_t block = bucket_.config->scale_block;
+    if (block == 0 || count <= block || Mean::kTile % block != 0) {
+      note_bad();
+      if (tile.draw) std::memset(tile.bits + 8 * word, 0, (count + 63) / 64 * 8);
+      return 0;
+    }
+    std::uint64_t active = 0;
+    for_each_block(begin, count,
+                   [&](std::size_t at, std::size_t n) { active |= update(moments, tile, at, n); });
+    return active;
   }
 
   Buffer<float> m_, b_;

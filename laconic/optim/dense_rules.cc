@@ -51,8 +51,9 @@ class Sgdm final : public DenseRule<Rule> {
                 static_cast<float>(decay(step))};
   }
   void update(std::size_t at, std::span<const float> mean) override {
-    if (!kernels::all_finite(mean.data(), mean.size())) return note_bad();
-    kernels::sgdm(scalars_, mean.data(), m_.data() + at, bucket_.x.data() + at, mean.size());
+    for_each_finite(at, mean, [&](std::size_t from, std::span<const float> part) {
+      kernels::sgdm(scalars_, part.data(), m_.data() + from, bucket_.x.data() + from, part.size());
+    });
   }
   Buffer<float> m_;
   kernels::SgdmStep scalars_{};

@@ -126,9 +126,10 @@ kernels::AdamStep AdamRule::scalars(const Step& step) const {
 
 void AdamRule::adam_tile(const kernels::AdamStep& step, std::size_t begin,
                          std::span<const float> mean) {
-  if (!kernels::all_finite(mean.data(), mean.size())) return note_bad();
-  kernels::adamw(step, mean.data(), m_.data() + begin, v_.data() + begin, bucket_.x.data() + begin,
-                 mean.size());
+  for_each_finite(begin, mean, [&](std::size_t at, std::span<const float> part) {
+    kernels::adamw(step, part.data(), m_.data() + at, v_.data() + at, bucket_.x.data() + at,
+                   part.size());
+  });
 }
 
 namespace {

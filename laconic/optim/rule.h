@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "laconic/core/buffer.h"
+#include "laconic/kernels/dense.h"
 #include "laconic/kernels/update.h"
 #include "laconic/optim/optimizer.h"
 #include "laconic/optim/policy.h"
@@ -72,6 +73,25 @@ class Rule {
   void say(Mean& mean, Fill fill, Take take, const Step& step, std::span<const float> live = {});
   // work(begin, count) over the pool.
   void for_each_tile(FunctionRef<void(std::size_t begin, std::size_t count)> work) const;
+  // work(begin, count) for the scale blocks in a tile that holds something not finite; for the tile
+  // itself where blocks are longer.
+  template <typename Work>
+  void for_each_block(std::size_t begin, std::size_t count, const Work& work) const {
+    const std::size_t block = bucket_.config->scale_block;
+    const std::size_t piece = block == 0 || block > Mean::kTile ? count : block;
+    for (std::size_t at = 0; at < count; at += piece)
+      work(begin + at, at + piece < count ? piece : count - at);
+  }
+  // Calls work(begin, values) for what is finite of a tile of an exact mean; a bad block is counted
+  // and left.
+  template <typename Work>
+  void for_each_finite(std::size_t begin, std::span<const float> mean, const Work& work) {
+    if (kernels::all_finite(mean.data(), mean.size())) return work(begin, mean);
+    for_each_block(begin, mean.size(), [&](std::size_t at, std::size_t count) {
+      const auto part = mean.subspan(at - begin, count);
+      kernels::all_finite(part.data(), count) ? work(at, part) : note_bad();
+    });
+  }
   void note_bad() { bad_.fetch_add(1, std::memory_order_relaxed); }
 
   double lr(const Step& step) const { return step.lr * bucket_.group.lr_factor; }

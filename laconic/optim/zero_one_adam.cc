@@ -151,10 +151,16 @@ class ZeroOneAdam final : public AdamRule {
           return true;
         },
         [&](std::size_t at, std::span<const float> mean) {
-          if (!kernels::all_finite(mean.data(), mean.size())) return leave(at, mean.size());
-          kernels::Lanes unused;
-          kernels::adam_moments(s, mean.data(), m_.data() + at, v_.data() + at, mean.size(),
-                                unused);
+          const auto update = [&](std::size_t from, std::span<const float> part) {
+            kernels::Lanes unused;
+            kernels::adam_moments(s, part.data(), m_.data() + from, v_.data() + from, part.size(),
+                                  unused);
+          };
+          if (kernels::all_finite(mean.data(), mean.size())) return update(at, mean);
+          for_each_block(at, mean.size(), [&](std::size_t from, std::size_t count) {
+            const auto part = mean.subspan(from - at, count);
+            kernels::all_finite(part.data(), count) ? update(from, part) : leave(from, count);
+          });
         },
         {});
     floors_.update();
@@ -177,7 +183,7 @@ class ZeroOneAdam final : public AdamRule {
           const bool good = !tile.fallback && kernels::all_finite(g, tile.count);
           kernels::zero_one_message(s, shrink, good ? g : nullptr, m_.data() + tile.begin,
                                     pending_.data() + tile.begin, tile.values, tile.count);
-          return good;
+          return good || tile.fallback;
         },
         [&, settled = sync_scalars(step)](std::size_t at, std::span<const float> mean) {
           settle(settled, m_.data() + at, at, mean);
