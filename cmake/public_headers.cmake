@@ -17,6 +17,8 @@ set(LACONIC_PUBLIC_HEADERS
   laconic/kernels/update.h
   laconic/optim/config.h
   laconic/optim/optimizer.h
+  laconic/optim/learning_rate.h
+  laconic/optim/policy.h
   laconic/transport/emulated.h
   laconic/transport/faulty.h
   laconic/transport/metered.h

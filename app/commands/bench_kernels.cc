@@ -1,12 +1,9 @@
-#include <fmt/core.h>
-
 #include <CLI/CLI.hpp>
 #include <cstring>
 #include <functional>
-#include <nlohmann/json.hpp>
 
+#include "app/commands/bench_rows.h"
 #include "app/commands/commands.h"
-#include "app/timing.h"
 #include "laconic/core/buffer.h"
 #include "laconic/core/error.h"
 #include "laconic/kernels/dense.h"
@@ -229,59 +226,16 @@ void verify() {
   k::set_target("");
 }
 
-nlohmann::json measure(const Case& one, const Options& options) {
-  const auto kernel = [&] {
-    for (std::size_t at = 0; at < options.elements; at += kBlock)
-      one.run(at, std::min(kBlock, options.elements - at));
-  };
-  const auto plain = [&] { k::move(one.traffic, options.elements); };
-  kernel();
-  plain();
-  std::vector<double> ours, theirs, ratios;
-  for (int r = 0; r < options.repeats; ++r) {
-    ours.push_back(seconds_of(kernel));
-    theirs.push_back(seconds_of(plain));
-    ratios.push_back(theirs.back() / ours.back());
-  }
-  const Sample took(ours), limit(theirs), ratio(ratios);
-  const double bytes = one.traffic.bytes_per_element() * static_cast<double>(options.elements);
-  return {{"name", one.name},
-          {"class", one.limit},
-          {"elements", options.elements},
-          {"seconds", took.median},
-          {"seconds_least", took.least},
-          {"seconds_most", took.most},
-          {"bytes_per_element", one.traffic.bytes_per_element()},
-          {"gb_per_s", bytes / took.median / 1e9},
-          {"limit_gb_per_s", bytes / limit.median / 1e9},
-          {"gelements_per_s", static_cast<double>(options.elements) / took.median / 1e9},
-          {"ratio", ratio.median},
-          {"target", k::target()}};
-}
-
 void run(const Options& options) {
   verify();
   if (!options.target.empty()) k::set_target(options.target);
   Arrays arrays(options.elements);
-  nlohmann::json rows = nlohmann::json::array();
-  if (!options.json)
-    fmt::print(
-        "# kernels on {}, {} elements, one thread, median of {}\n"
-        "# limit: a plain vector loop with the same reads and writes, in the same run\n"
-        "{:<20} {:>10} {:>9} {:>7} {:>8} {:>8} {:>9} {:>6}\n",
-        k::target(), options.elements, options.repeats, "kernel", "class", "ms", "B/elem", "GB/s",
-        "limit", "Gelem/s", "ratio");
-  for (const Case& one : cases(arrays)) {
-    const auto row = measure(one, options);
-    rows.push_back(row);
-    if (options.json) continue;
-    fmt::print("{:<20} {:>10} {:>9.2f} {:>7.2f} {:>8.1f} {:>8.1f} {:>9.2f} {:>6.2f}\n", one.name,
-               one.limit, 1e3 * row["seconds"].get<double>(), one.traffic.bytes_per_element(),
-               row["gb_per_s"].get<double>(), row["limit_gb_per_s"].get<double>(),
-               row["gelements_per_s"].get<double>(), row["ratio"].get<double>());
-    std::fflush(stdout);
-  }
-  if (options.json) fmt::print("{}\n", rows.dump(2));
+  Rows rows(options.elements, options.repeats, options.json);
+  for (const Case& one : cases(arrays))
+    rows.measure(one.name, one.limit, one.traffic, [&] {
+      for (std::size_t at = 0; at < options.elements; at += kBlock)
+        one.run(at, std::min(kBlock, options.elements - at));
+    });
 }
 
 }  // namespace

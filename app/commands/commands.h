@@ -10,5 +10,6 @@ namespace laconic::app {
 void add_bench(CLI::App& app);
 void add_bench_kernels(CLI::App& bench);
 void add_bench_mean(CLI::App& bench);
+void add_bench_step(CLI::App& bench);
 
 }  // namespace laconic::app

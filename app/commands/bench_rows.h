@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+
+#include "laconic/core/parallel.h"
+#include "laconic/kernels/plain.h"
+
+namespace laconic::app {
+
+// A table of work against the plain loop that moves the same memory, both timed in turns; printed
+// row by row, or as one JSON array when this object goes.
+class Rows {
+ public:
+  Rows(std::size_t elements, int repeats, bool json);
+  ~Rows();
+
+  // `limit` is "streaming" (memory bounds it) or "compute".
+  void measure(const char* name, const char* limit, const kernels::Traffic& traffic,
+               FunctionRef<void()> work);
+
+ private:
+  std::size_t elements_;
+  int repeats_;
+  bool json_;
+  std::unique_ptr<nlohmann::json> rows_;
+};
+
+}  // namespace laconic::app
