@@ -8,7 +8,7 @@
 namespace laconic::testing {
 namespace {
 
-constexpr std::size_t kElements = 30011;
+constexpr std::size_t kElements = 20011;
 
 class BadBlocks : public MeanTest {
  protected:

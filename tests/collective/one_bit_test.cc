@@ -27,9 +27,6 @@ class OneBitMean : public MeanTest {
     return {setting().nodes(), setting().per_node, elements, setting().sort.config.scale_block,
             setting().sort.config.scale_norm};
   }
-  static std::span<const float> part(const std::vector<float>& of, const State& state) {
-    return std::span(of).subspan(state.begin, state.values.size());
-  }
 };
 
 void expect_state(const std::vector<State>& state, OneBitSimulation& simulation, int node) {
@@ -46,12 +43,13 @@ void expect_state(const std::vector<State>& state, OneBitSimulation& simulation,
 }
 
 TEST_P(OneBitMean, AgreesBitForBitWithPlainLoops) {
+  const int exchanges = setting().ranks > 4 ? 5 : 20;  // every rank simulates all of them
   for (const std::size_t elements : {std::size_t{1}, std::size_t{257}, std::size_t{33333}})
     run([&](Transport& world, const Nodes& nodes) {
       Pool pool(1);
       const auto mean = make_mean(setting().config(elements), nodes, pool);
       auto simulated = simulation(elements);
-      for (int exchange = 0; exchange < 20; ++exchange) {
+      for (int exchange = 0; exchange < exchanges; ++exchange) {
         auto values = values_of(world.rank(), exchange, elements);
         if (exchange % 3 == 0) values[0] = -0.0F;
         mean->reduce(values);
@@ -65,12 +63,12 @@ TEST_P(OneBitMean, AgreesBitForBitWithPlainLoops) {
 }
 
 TEST_P(OneBitMean, DeadElementsTakeNoPart) {
-  static constexpr std::size_t kElements = 20011;
+  static constexpr std::size_t kElements = 10007;
   run([](Transport& world, const Nodes& nodes) {
     Pool pool(1);
     std::vector<float> live(kElements, 1.0F), result(kElements);
     for (std::size_t k = 0; k < kElements; ++k)
-      if (k % 3 == 1 || (k > 256 && k < 10000)) live[k] = k % 2 == 0 ? 0.0F : -0.0F;
+      if (k % 3 == 1 || (k > 256 && k < 6000)) live[k] = k % 2 == 0 ? 0.0F : -0.0F;
     const auto mean = make_mean(setting().config(kElements), nodes, pool);
     auto simulated = simulation(kElements);
     for (int exchange = 0; exchange < 5; ++exchange) {
@@ -116,7 +114,7 @@ std::vector<float> exchange_pending(Mean& mean, const std::vector<float>& values
 }
 
 TEST_P(OneBitMean, PendingTakesTheResidualInItsPlace) {
-  static constexpr std::size_t kElements = 20011;
+  static constexpr std::size_t kElements = 10007;
   run([](Transport& world, const Nodes& nodes) {
     Pool pool(1);
     std::vector<float> pending(kElements);
@@ -151,7 +149,7 @@ TEST_P(OneBitMean, PendingTakesTheResidualInItsPlace) {
 
 TEST_P(OneBitMean, PendingEqualsTheOwnResidualWhenFlat) {
   if (!setting().flat()) GTEST_SKIP() << "in a hierarchy pending is rounded before phase A";
-  static constexpr std::size_t kElements = 20011;
+  static constexpr std::size_t kElements = 10007;
   run([](Transport& world, const Nodes& nodes) {
     Pool pool(1);
     std::vector<float> pending(kElements);
