@@ -18,6 +18,7 @@ MI = 1 << 20
 
 SUITES = {
     "kernels": ["build/laconic bench kernels"],
+    "step": ["build/laconic bench step"],
     "mean_threads": [f"{MEAN} --kind {kind} --elements {25 * MI} --ranks 2" for kind in KINDS],
     "mean_mpi": [f"mpirun -n 2 {MEAN} --kind {kind} --elements {25 * MI} --ranks 2 --transport mpi" for kind in KINDS],
     "mean_100mbit": [f"{MEAN} --kind {kind} --elements {size * MI} --ranks 4 --emulate 100mbit"
