@@ -1,7 +1,7 @@
 // As many ranks as mpirun starts: mpirun -n 4 examples/mpi
 #include <laconic/transport/mpi.h>
 
-#include "logistic_regression.h"
+#include "examples/logistic_regression.h"
 
 int main(int argc, char** argv) {
   int provided = 0;

@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "logistic_regression.h"
+#include "examples/logistic_regression.h"
 
 int main() {
   auto ranks = laconic::make_threads(4);
