@@ -130,7 +130,7 @@ TEST_P(Convergence, SynchronizingEveryFiftyStepsDoesNoHarm) {
 
 // Two classes told apart by 63 features and a bias; each rank draws its own examples.
 struct Logistic {
-  static constexpr std::size_t kWeights = 64;
+  static constexpr std::size_t kWeights = 64, kBatch = 32;
 
   static void example(std::int64_t step, int rank, std::size_t number, float* features) {
     for (std::size_t k = 0; k + 1 < kWeights; ++k)
@@ -174,10 +174,10 @@ double fitted_loss(Algorithm algorithm, int ranks) {
     float features[Logistic::kWeights];
     for (std::int64_t t = 1; t <= kRun; ++t) {
       std::fill(training.gradient.begin(), training.gradient.end(), 0.F);
-      for (std::size_t i = 0; i < 8; ++i) {
+      for (std::size_t i = 0; i < Logistic::kBatch; ++i) {
         Logistic::example(t, world.rank(), i, features);
         const bool positive = Logistic::label(features, noise(t, world.rank(), 900'000 + i));
-        Logistic::loss(training.weights, features, positive, &training.gradient, 8);
+        Logistic::loss(training.weights, features, positive, &training.gradient, Logistic::kBatch);
       }
       training.optimizer->step(lr(t));
     }
