@@ -105,7 +105,8 @@ class OneBitCoder final : public FloatShares {
         if (!code_block(begin, count, thread, message(true), e, bits, &scale, gain_))
           return silence(count, bits);
       }
-      if (begin / std::max<std::size_t>(block_, 1) % 16 == 0) note(e, count, thread, scale);
+      if ((begin - place_.shard_begin) / std::max<std::size_t>(block_, 1) % 16 == 0)
+        note(e, count, thread, scale);
       return scale;
     });
   }

@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "laconic/core/error.h"
 #include "laconic/kernels/dense.h"
 #include "laconic/optim/rule.h"
@@ -42,6 +44,8 @@ class OneBitAdam final : public AdamRule {
                       (server != whole.end() ? server->second[k] : 0);
       m_[k] += e / static_cast<float>(bucket_.config->beta1);
     }
+    for (const State& state : coded_->state())
+      std::memset(state.values.data(), 0, state.values.size_bytes());
   }
 
  private:

@@ -54,17 +54,18 @@ Model completed(Model model, const OptimizerConfig& config) {
   return model;
 }
 
+// What all ranks gave, in `all`, which keeps its memory from call to call.
 template <typename T>
-std::vector<T> gather(Transport& transport, std::span<const T> mine) {
-  std::vector<T> all(mine.size() * static_cast<std::size_t>(transport.size()));
+void gather(Transport& transport, std::span<const T> mine, std::vector<T>& all) {
+  all.resize(mine.size() * static_cast<std::size_t>(transport.size()));
   transport.all_gather(std::as_bytes(mine), std::as_writable_bytes(std::span(all)));
-  return all;
 }
 
 // Throws on every rank when any differs from rank 0 in one of the named values.
 void agree(Transport& transport, std::span<const std::string> names,
            std::span<const std::uint64_t> mine, const char* remedy) {
-  const auto all = gather(transport, mine);
+  std::vector<std::uint64_t> all;
+  gather(transport, mine, all);
   for (std::size_t at = 0; at < all.size(); ++at)
     if (all[at] != all[at % mine.size()])
       fail(Code::kInvalidArgument, "rank {} and rank 0 differ in {} ({:x} and {:x}): {}",
@@ -280,10 +281,10 @@ class Engine final : public Optimizer {
       const double said[] = {mine[0], bad ? 1.0 : 0.0};
       double sum = 0;
       bad = false;
-      const auto all = gather(*metered_, std::span<const double>(said));
-      for (std::size_t r = 0; r < all.size(); r += 2) {
-        sum += all[r];
-        bad = bad || all[r + 1] != 0;
+      gather(*metered_, std::span<const double>(said), norms_);
+      for (std::size_t r = 0; r < norms_.size(); r += 2) {
+        sum += norms_[r];
+        bad = bad || norms_[r + 1] != 0;
       }
       if (bad && config_.skip == Skip::kStep) return false;
       if (!silent) squares = sum / transport_.size();
@@ -348,7 +349,8 @@ class Engine final : public Optimizer {
     for (std::size_t i = 0; i < hashes_.size(); ++i)
       hashes_[i] = hash64(
           std::as_bytes(model_.weights.subspan(model_.ranges[i].begin, model_.ranges[i].count)));
-    const auto all = gather(*metered_, std::span<const std::uint64_t>(hashes_));
+    const std::vector<std::uint64_t>& all = all_hashes_;
+    gather(*metered_, std::span<const std::uint64_t>(hashes_), all_hashes_);
     for (std::size_t i = 0; i < hashes_.size(); ++i) {
       std::string ranks;
       for (std::size_t r = 1; r * hashes_.size() < all.size(); ++r)
@@ -380,7 +382,8 @@ class Engine final : public Optimizer {
   StepStats stats_;
   Totals totals_;
   std::int64_t verified_ = 0;
-  std::vector<std::uint64_t> hashes_;
+  std::vector<std::uint64_t> hashes_, all_hashes_;
+  std::vector<double> norms_;
   std::unique_ptr<StepQueue> queue_;  // last: its thread uses the rest
 };
 

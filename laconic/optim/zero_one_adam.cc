@@ -27,7 +27,8 @@ class ZeroOneAdam final : public AdamRule {
         dense_(make(MeanKind::kDense)),
         coded_(make(bucket.group.compress ? MeanKind::kOneBit : MeanKind::kDense, pending_.span())),
         floors_(*coded_, v_.span(), bucket.config->variance_floor, bucket.config->scale_block == 0,
-                bucket.group.compress) {
+                bucket.group.compress),
+        residuals_(coded_->state()) {
     means_ = {coded_.get()};
   }
 
@@ -44,7 +45,7 @@ class ZeroOneAdam final : public AdamRule {
       const double reach = static_cast<double>(step.interval) * rate;
       if (reach_last() > 0) shrink = std::min(1.0, reach / reach_last());
       reach_last() = reach;
-      for (const State& state : coded_->state())
+      for (const State& state : residuals_)
         kernels::scale(state.values.data(), state.values.size(), static_cast<float>(shrink));
     }
     gain() += rate;
@@ -80,7 +81,7 @@ class ZeroOneAdam final : public AdamRule {
   }
 
   std::vector<State> state() override {
-    auto all = coded_->state();
+    auto all = residuals_;
     all.push_back({"m", m_.span(), Spread::kMean});
     all.push_back({"v", v_.span(), Spread::kSame});
     all.push_back({"pending", pending_.span(), Spread::kMean});
@@ -112,7 +113,7 @@ class ZeroOneAdam final : public AdamRule {
       for (std::size_t b = 0; b < floors_.blocks(); ++b)
         settle(s, nullptr, floors_.begin(b), e.span().subspan(floors_.begin(b), floors_.count(b)));
     std::memset(pending_.data(), 0, pending_.span().size_bytes());
-    for (const State& state : coded_->state())
+    for (const State& state : residuals_)
       std::memset(state.values.data(), 0, state.values.size_bytes());
     gain() = 0;
     kept() = 1;
@@ -225,6 +226,7 @@ class ZeroOneAdam final : public AdamRule {
   double scalars_[3] = {0, 1, 0};
   std::unique_ptr<Mean> dense_, coded_;
   Floors floors_;
+  std::vector<State> residuals_;  // of the server
   bool may_change_ = true;
   std::mutex mutex_;
   std::vector<std::pair<std::size_t, std::size_t>> bad_;

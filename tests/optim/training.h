@@ -1,0 +1,93 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "laconic/optim/optimizer.h"
+#include "tests/support/ranks.h"
+
+namespace laconic::testing {
+
+// What the suite is run over.
+struct Setting {
+  Algorithm algorithm;
+  int ranks, per_node;  // kFlat, or 2
+};
+void PrintTo(const Setting& setting, std::ostream* out);
+std::vector<Setting> settings();
+std::string name_of(const ::testing::TestParamInfo<Setting>& info);
+
+inline constexpr Algorithm kAlgorithms[] = {Algorithm::kSgdm, Algorithm::kAdamW,
+                                            Algorithm::kOneBitAdam, Algorithm::kZeroOneAdam,
+                                            Algorithm::kBirder};
+
+// Every kind of step within kSteps steps. 0/1 Adam: variance steps 1, 2, 3, 5, 7; intervals of 1
+// until 12, 2 until 16, then 4: syncs at 14, 16, 20, 24. 1-bit Adam freezes after 6.
+inline constexpr std::int64_t kSteps = 25;
+OptimizerConfig short_config(Algorithm algorithm, int ranks_per_node = kFlat);
+
+// Three groups of 360 weights in 4 buckets of at most 128; the second group is not compressed.
+std::vector<Group> three_groups();
+inline constexpr std::size_t kElements = 360;
+
+// In [-1, 1), from its arguments alone.
+float noise(std::int64_t step, int rank, std::size_t element);
+
+// One rank's model and optimizer, fed with gradients that follow from step, rank and element.
+class Training {
+ public:
+  using GradientOf = std::function<float(std::int64_t step, int rank, std::size_t element)>;
+
+  Training(const OptimizerConfig& config, Transport& world, std::vector<Group> groups = {},
+           std::size_t elements = kElements);
+
+  // Fills in the gradient of the next step.
+  void compute();
+  // Whole steps until `last` are taken; synchronize() is not called.
+  void run_to(std::int64_t last);
+  std::int64_t next() const { return optimizer->stats().step + 1; }
+
+  Transport& world;
+  std::vector<float> weights, gradient;
+  std::unique_ptr<Optimizer> optimizer;
+  GradientOf gradient_of;
+  std::function<double(std::int64_t step)> lr;
+};
+
+// The bytes of the weights, the synced weights and everything in state(), by name.
+std::map<std::string, std::string> bytes_of(const Training& training);
+void expect_same(const std::map<std::string, std::string>& a,
+                 const std::map<std::string, std::string>& b);
+
+// The state of this name ("bucket0/m").
+std::span<float> state_of(Optimizer& optimizer, const std::string& name);
+bool all_finite(const Training& training);
+
+// Collective.
+bool equal_on_all(Transport& world, std::span<const float> values);
+// Element after element, rank after rank.
+std::vector<std::vector<float>> gathered(Transport& world, std::span<const float> values);
+
+// Weights are equal on all ranks after this step.
+bool synced(const Optimizer& optimizer);
+
+class OptimizerSuite : public ::testing::TestWithParam<Setting> {
+ protected:
+  static OptimizerConfig config() {
+    return short_config(GetParam().algorithm, GetParam().per_node);
+  }
+  static Algorithm algorithm() { return GetParam().algorithm; }
+  static bool dense() {
+    return algorithm() == Algorithm::kSgdm || algorithm() == Algorithm::kAdamW;
+  }
+  static void run(const std::function<void(Transport&)>& body) {
+    run_ranks(GetParam().ranks, body);
+  }
+};
+
+}  // namespace laconic::testing
