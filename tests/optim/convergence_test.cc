@@ -96,7 +96,8 @@ TEST_P(Convergence, ZeroOneAdamNeedsFewerThanHalfTheRounds) {
 void expect_stays_with_adamw(const Outcome& zero_one, const Outcome& adamw) {
   const double first = Quadratic::excess(std::vector<float>(Quadratic::kWeights));
   for (std::size_t t = 0; t < zero_one.excess.size(); ++t)
-    ASSERT_LE(zero_one.excess[t], 1.5 * adamw.excess[t] + 0.05 * first) << "step " << t + 1;
+    ASSERT_LE(zero_one.excess[t], 1.5 * adamw.excess[t] + (t < 200 ? 0.05 : 0.003) * first)
+        << "step " << t + 1;
   EXPECT_LE(zero_one.excess.back(), 0.01 * first);
 }
 
