@@ -27,24 +27,25 @@ void fill_block(std::vector<float>& values, const OneBitSimulation::Block& block
 TEST_P(BadBlocks, AreZeroOnTheirRankAloneAndCountOnce) {
   constexpr float kBad[] = {std::numeric_limits<float>::quiet_NaN(),
                             std::numeric_limits<float>::infinity(), 1e30F, -1e17F};
+  auto simulated = simulation();
+  const auto block = simulated.blocks()[simulated.blocks().size() / 2];
+  const int culprit = setting().ranks - 1;
+  std::vector<std::vector<float>> wanted;
+  for (int exchange = 0; exchange < 4; ++exchange) {
+    auto all = values_of_all(setting().ranks, exchange, kElements);
+    if (exchange == 2) fill_block(all[static_cast<std::size_t>(culprit)], block, 0.0F);
+    wanted.push_back(simulated.exchange(all));
+  }
   run([&](Transport& world, const Nodes& nodes) {
     for (const float bad : kBad) {
       Pool pool(2);
       const auto mean = make_mean(setting().config(kElements), nodes, pool);
-      auto simulated = simulation();
-      const auto block = simulated.blocks()[simulated.blocks().size() / 2];
-      const int culprit = setting().ranks - 1;
-      for (int exchange = 0; exchange < 5; ++exchange) {
-        auto values = values_of(world.rank(), exchange, kElements);
-        auto all = values_of_all(setting().ranks, exchange, kElements);
-        if (exchange == 2) {
-          if (world.rank() == culprit) values[block.begin + block.count / 2] = bad;
-          fill_block(all[static_cast<std::size_t>(culprit)], block, 0.0F);
-        }
+      for (std::size_t exchange = 0; exchange < wanted.size(); ++exchange) {
+        auto values = values_of(world.rank(), static_cast<int>(exchange), kElements);
+        if (exchange == 2 && world.rank() == culprit) values[block.begin + block.count / 2] = bad;
         mean->reduce(values);
         ASSERT_TRUE(all_finite(values)) << bad << ", exchange " << exchange;
-        ASSERT_TRUE(same_on_all(world, values)) << bad << ", exchange " << exchange;
-        ASSERT_EQ(first_difference(values, simulated.exchange(all)), "")
+        ASSERT_EQ(first_difference(values, wanted[exchange]), "")
             << bad << ", exchange " << exchange;
       }
       EXPECT_EQ(mean->bad_blocks(), world.rank() == culprit ? 1 : 0) << bad;
@@ -53,11 +54,18 @@ TEST_P(BadBlocks, AreZeroOnTheirRankAloneAndCountOnce) {
 }
 
 TEST_P(BadBlocks, AskForWhatStandsForThem) {
-  run([](Transport& world, const Nodes& nodes) {
+  auto simulated = simulation();
+  const auto block = simulated.blocks().front();
+  std::vector<std::vector<float>> wanted;
+  for (int exchange = 0; exchange < 3; ++exchange) {
+    auto all = values_of_all(setting().ranks, exchange, kElements);
+    if (exchange == 1)
+      for (auto& one : all) fill_block(one, block, 0.25F);
+    wanted.push_back(simulated.exchange(all));
+  }
+  run([&](Transport& world, const Nodes& nodes) {
     Pool pool(1);
     const auto mean = make_mean(setting().config(kElements), nodes, pool);
-    auto simulated = simulation();
-    const auto block = simulated.blocks().front();
     for (int exchange = 0; exchange < 3; ++exchange) {
       const auto values = values_of(world.rank(), exchange, kElements);
       std::vector<float> result(kElements);
@@ -78,10 +86,8 @@ TEST_P(BadBlocks, AskForWhatStandsForThem) {
                       result.begin() + static_cast<std::ptrdiff_t>(begin));
           },
           {});
-      auto all = values_of_all(setting().ranks, exchange, kElements);
-      if (exchange == 1)
-        for (auto& one : all) fill_block(one, block, 0.25F);
-      ASSERT_EQ(first_difference(result, simulated.exchange(all)), "") << "exchange " << exchange;
+      ASSERT_EQ(first_difference(result, wanted[static_cast<std::size_t>(exchange)]), "")
+          << "exchange " << exchange;
       for (std::size_t k = 0; k < kElements; ++k)
         ASSERT_EQ(fallbacks[k] > 0,
                   exchange == 1 && k >= block.begin && k < block.begin + block.count)

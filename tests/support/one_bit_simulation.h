@@ -26,7 +26,10 @@ class OneBitSimulation {
   const std::vector<Block>& blocks() const { return blocks_; }
   // The node's worker residual: rank (node, l) holds shard l of it.
   std::vector<float>& worker(int node) { return worker_[static_cast<std::size_t>(node)]; }
-  std::vector<float>& server() { return server_; }
+  const std::vector<float>& worker(int node) const {
+    return worker_[static_cast<std::size_t>(node)];
+  }
+  const std::vector<float>& server() const { return server_; }
   Block shard(int local) const;
 
  private:
