@@ -232,7 +232,7 @@ void run(const Options& options) {
   Arrays arrays(options.elements);
   Rows rows(options.elements, options.repeats, options.json);
   for (const Case& one : cases(arrays))
-    rows.measure(one.name, one.limit, one.traffic, [&] {
+    rows.measure(one.name, one.limit, {one.traffic}, [&] {
       for (std::size_t at = 0; at < options.elements; at += kBlock)
         one.run(at, std::min(kBlock, options.elements - at));
     });

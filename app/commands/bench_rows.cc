@@ -27,9 +27,13 @@ Rows::~Rows() {
   if (json_) fmt::print("{}\n", rows_->dump(2));
 }
 
-void Rows::measure(const char* name, const char* limit, const kernels::Traffic& traffic,
+void Rows::measure(const char* name, const char* limit, const std::vector<kernels::Traffic>& sweeps,
                    FunctionRef<void()> work) {
-  const auto plain = [&] { kernels::move(traffic, elements_); };
+  double width = 0;
+  for (const kernels::Traffic& traffic : sweeps) width += traffic.bytes_per_element();
+  const auto plain = [&] {
+    for (const kernels::Traffic& traffic : sweeps) kernels::move(traffic, elements_);
+  };
   work();
   plain();
   std::vector<double> ours, theirs, ratios;
@@ -39,7 +43,7 @@ void Rows::measure(const char* name, const char* limit, const kernels::Traffic& 
     ratios.push_back(theirs.back() / ours.back());
   }
   const Sample took(ours), least(theirs), ratio(ratios);
-  const double bytes = traffic.bytes_per_element() * static_cast<double>(elements_);
+  const double bytes = width * static_cast<double>(elements_);
   const double rate = static_cast<double>(elements_) / took.median / 1e9;
   rows_->push_back({{"name", name},
                     {"class", limit},
@@ -47,7 +51,7 @@ void Rows::measure(const char* name, const char* limit, const kernels::Traffic& 
                     {"seconds", took.median},
                     {"seconds_least", took.least},
                     {"seconds_most", took.most},
-                    {"bytes_per_element", traffic.bytes_per_element()},
+                    {"bytes_per_element", width},
                     {"gb_per_s", bytes / took.median / 1e9},
                     {"limit_gb_per_s", bytes / least.median / 1e9},
                     {"gelements_per_s", rate},
@@ -55,8 +59,8 @@ void Rows::measure(const char* name, const char* limit, const kernels::Traffic& 
                     {"target", kernels::target()}});
   if (json_) return;
   fmt::print("{:<20} {:>10} {:>9.2f} {:>7.2f} {:>8.1f} {:>8.1f} {:>9.2f} {:>6.2f}\n", name, limit,
-             1e3 * took.median, traffic.bytes_per_element(), bytes / took.median / 1e9,
-             bytes / least.median / 1e9, rate, ratio.median);
+             1e3 * took.median, width, bytes / took.median / 1e9, bytes / least.median / 1e9, rate,
+             ratio.median);
   std::fflush(stdout);
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <vector>
 
 #include "laconic/core/parallel.h"
 #include "laconic/kernels/plain.h"
@@ -16,8 +17,9 @@ class Rows {
   Rows(std::size_t elements, int repeats, bool json);
   ~Rows();
 
-  // `limit` is "streaming" (memory bounds it) or "compute".
-  void measure(const char* name, const char* limit, const kernels::Traffic& traffic,
+  // `limit` is "streaming" (memory bounds it) or "compute". Work that sweeps over memory several
+  // times has one Traffic a sweep.
+  void measure(const char* name, const char* limit, const std::vector<kernels::Traffic>& sweeps,
                FunctionRef<void()> work);
 
  private:

@@ -118,22 +118,21 @@ void run(const Options& options) {
   const auto optimizer = [&](Algorithm algorithm, const k::Traffic& traffic) {
     if (!wanted(name(algorithm))) return;
     Alone alone(algorithm, a);
-    rows.measure(name(algorithm), kStreaming, traffic, [&] { alone.step(); });
+    rows.measure(name(algorithm), kStreaming, {traffic}, [&] { alone.step(); });
   };
   optimizer(Algorithm::kSgdm, {.reads = {g}, .updates = {m, x}});
   optimizer(Algorithm::kAdamW, {.reads = {g}, .updates = {m, v, x}});
+  std::uint8_t* bits = a.bits.data();
   if (wanted("one-bit-adam"))
     rows.measure("one-bit-adam", kStreaming,
-                 {.reads = {g, v},
-                  .updates = {m, e, x},
-                  .bits_in = a.bits.data(),
-                  .bits_out = a.bits.data()},
+                 {{.reads = {g, m}, .updates = {e}, .bits_out = bits},
+                  {.reads = {v}, .updates = {x}, .writes = {m}, .bits_in = bits}},
                  [&] { one_bit_step(a, options.elements); });
   optimizer(Algorithm::kZeroOneAdam, {.reads = {g, v}, .updates = {m, e, x}});
   if (wanted("birder"))
     rows.measure(
         "birder", kStreaming,
-        {.reads = {g}, .updates = {m, e, x}, .bits_in = a.bits.data(), .bits_out = a.bits.data()},
+        {{.reads = {g}, .updates = {m, e}, .bits_out = bits}, {.updates = {x}, .bits_in = bits}},
         [&] { birder_step(a, options.elements); });
 }
 
