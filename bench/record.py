@@ -20,7 +20,7 @@ SUITES = {
     "kernels": ["build/laconic bench kernels"],
     "step": ["build/laconic bench step"],
     "mean_threads": [f"{MEAN} --kind {kind} --elements {25 * MI} --ranks 2" for kind in KINDS],
-    "mean_mpi": [f"mpirun -n 2 {MEAN} --kind {kind} --elements {25 * MI} --ranks 2 --transport mpi" for kind in KINDS],
+    "mean_mpi": [f"mpirun -n 2 {MEAN} --kind {kind} --elements {25 * MI} --ranks 2 --transport mpi --repeats 15" for kind in KINDS],
     "mean_100mbit": [f"{MEAN} --kind {kind} --elements {size * MI} --ranks 4 --emulate 100mbit"
                      for size in (4, 25) for kind in ("dense", "one-bit")],
     "mean_1gbit": [f"{MEAN} --kind {kind} --elements {25 * MI} --ranks 2 --emulate 1gbit" for kind in ("dense", "one-bit")],
