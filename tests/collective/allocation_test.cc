@@ -22,6 +22,9 @@ void* counted(std::size_t alignment, std::size_t bytes) {
 
 }  // namespace
 
+// Inlined at -O1, g++ sees `free` meet its own `new` and not that both are replaced here.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
 void* operator new(std::size_t bytes) { return counted(16, bytes); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return counted(static_cast<std::size_t>(alignment), bytes);
