@@ -61,7 +61,8 @@ class Birder final : public Rule {
     if (kernels::all_finite(g, count))
       return kernels::birder_moments(moments, g, m_.data() + begin, b_.data() + begin, count,
                                      tile.draw ? *tile.draw : kNone, begin,
-                                     tile.draw ? tile.wanted >> word : 0, tile.bits + 8 * word)
+                                     tile.draw ? tile.wanted >> word : 0,
+                                     tile.draw ? tile.bits + 8 * word : nullptr)
              << word;
     const std::size_t block = bucket_.config->scale_block;
     if (block == 0 || count <= block || Mean::kTile % block != 0) {

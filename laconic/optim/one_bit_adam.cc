@@ -1,4 +1,4 @@
-#include <cstring>
+#include <algorithm>
 
 #include "laconic/core/error.h"
 #include "laconic/kernels/dense.h"
@@ -45,7 +45,7 @@ class OneBitAdam final : public AdamRule {
       m_[k] += e / static_cast<float>(bucket_.config->beta1);
     }
     for (const State& state : coded_->state())
-      std::memset(state.values.data(), 0, state.values.size_bytes());
+      std::fill(state.values.begin(), state.values.end(), 0.0F);
   }
 
  private:

@@ -113,8 +113,7 @@ class ZeroOneAdam final : public AdamRule {
       for (std::size_t b = 0; b < floors_.blocks(); ++b)
         settle(s, nullptr, floors_.begin(b), e.span().subspan(floors_.begin(b), floors_.count(b)));
     std::memset(pending_.data(), 0, pending_.span().size_bytes());
-    for (const State& state : residuals_)
-      std::memset(state.values.data(), 0, state.values.size_bytes());
+    for (const State& state : residuals_) std::fill(state.values.begin(), state.values.end(), 0.0F);
     gain() = 0;
     kept() = 1;
   }
