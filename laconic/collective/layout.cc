@@ -5,13 +5,6 @@
 namespace laconic {
 namespace {
 
-constexpr std::size_t kSmallestSlice = std::size_t{256} << 10;
-constexpr std::size_t kUsefulSlices = 32;
-
-std::size_t round_up(std::size_t n, std::size_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
-
 // The length of each of `parts` equal parts, in whole words.
 std::size_t part_length(std::size_t elements, std::size_t parts) {
   return round_up((elements + parts - 1) / parts, 64);
@@ -24,8 +17,11 @@ Range part(std::size_t begin, std::size_t count, std::size_t length, std::size_t
 
 }  // namespace
 
-// Slices let coding overlap with sending: a few dozen are enough, and small ones cost more than
-// they hide.
+std::size_t slice_elements(std::size_t elements, std::size_t largest) {
+  constexpr std::size_t kSmallest = std::size_t{256} << 10, kUseful = 32;
+  return std::max(kSmallest, std::min(elements / kUseful, largest));
+}
+
 Layout::Layout(std::size_t elements, int per_node, int nodes, std::size_t grain,
                std::size_t largest_slice)
     : elements_(elements),
@@ -34,8 +30,7 @@ Layout::Layout(std::size_t elements, int per_node, int nodes, std::size_t grain,
       grain_(grain),
       shard_length_(part_length(elements, static_cast<std::size_t>(per_node))),
       longest_chunk_(part_length(std::min(elements, shard_length_), nodes_)) {
-  const std::size_t wanted =
-      std::max(kSmallestSlice, std::min(elements / kUsefulSlices, largest_slice));
+  const std::size_t wanted = slice_elements(elements, largest_slice);
   const std::size_t of_chunk = wanted / (nodes_ * static_cast<std::size_t>(per_node));
   slice_length_ = grain == 0 ? longest_chunk_
                              : std::min(longest_chunk_, round_up(std::max(of_chunk, grain), grain));

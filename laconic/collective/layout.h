@@ -4,6 +4,15 @@
 
 namespace laconic {
 
+constexpr std::size_t round_up(std::size_t n, std::size_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+// How much of a vector a slice should hold, at most `largest` elements if that is not too few.
+// Slices let coding overlap with sending: a few dozen are enough, and small ones cost more than
+// they hide.
+std::size_t slice_elements(std::size_t elements, std::size_t largest);
+
 // Who owns what. The vector is cut into one shard a local rank, each shard into one chunk a node,
 // each chunk into the same number of slices. Lengths are rounded up to whole words, so the last
 // ones may be short or empty.

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "laconic/collective/layout.h"
 #include "laconic/core/error.h"
 #include "laconic/wire/chunk.h"
 
@@ -13,11 +14,6 @@ namespace {
 constexpr std::size_t kWord = wire::kWord;
 constexpr std::size_t kTileWords = Mean::kTile / kWord;
 constexpr std::size_t kInFlight = 2 * Outbox::kLag + 1;
-constexpr std::size_t kSmallestSlice = std::size_t{256} << 10, kUsefulSlices = 32;
-
-std::size_t round_up(std::size_t n, std::size_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
 
 }  // namespace
 
@@ -34,7 +30,7 @@ SingleRound::SingleRound(const MeanConfig& config, const Nodes& nodes, Pool& poo
   const auto ranks = static_cast<std::size_t>(ranks_);
   const auto threads = static_cast<std::size_t>(pool.threads());
   runs_ = (words_ + ranks - 1) / ranks;
-  const std::size_t wanted = std::max(kSmallestSlice, config.elements / kUsefulSlices) / kWord;
+  const std::size_t wanted = slice_elements(config.elements, config.elements) / kWord;
   // Slices start at whole tiles, so activity and bits of a tile lie together.
   runs_per_slice_ = std::min(runs_, round_up(std::max<std::size_t>(wanted / ranks, 1), kTileWords));
   slices_ = runs_ == 0 ? 0 : (runs_ + runs_per_slice_ - 1) / runs_per_slice_;

@@ -42,9 +42,8 @@ class Birder final : public Rule {
 
  private:
   bool give(const kernels::BirderMoments& moments, Tile& tile) {
-    const bool draws = tile.draw != nullptr;
     tile.active = update(moments, tile, tile.begin, tile.count);
-    tile.drawn = draws;
+    tile.drawn = tile.draw != nullptr;
     tile.values = tile.random ? m_.data() + tile.begin : tile.values;
     tile.bounds = b_.data() + tile.begin;
     if (!tile.random) kernels::ratio(m_.data() + tile.begin, tile.bounds, tile.count, tile.values);
