@@ -26,7 +26,8 @@ class Network : public torch::nn::Module {
   void reseed(std::uint32_t seed, int rank, std::int64_t step);
 
  protected:
-  torch::Tensor dropout(const torch::Tensor& x, double p);  // uses is_training()
+  // Nothing while evaluating. REQUIRES: reseed was called, if training with p > 0.
+  torch::Tensor dropout(const torch::Tensor& x, double p);
 
  private:
   at::Generator generator_;
@@ -40,17 +41,20 @@ struct Score {
 // "resnet8", …, "bert-large".
 std::vector<std::string> model_names();
 
-// The same weights for the same seed. Call from one thread at a time in a process (it seeds torch's
-// global generator). Throws Error(kInvalidArgument): unknown name with the nearest one, a size that
-// is impossible, or data the model is not for, naming what fits.
+// The same weights for the same seed; torch's global generator is left alone. A size that `shape`
+// leaves at 0 is the published one; there are never fewer positions than that. Throws
+// Error(kInvalidArgument): unknown name with the nearest one, a size that is impossible, or data
+// the model is not for, naming what fits.
 std::shared_ptr<Network> make_model(const ModelConfig& config, const DataShape& shape,
                                     std::uint32_t seed);
+// The same without weights: their memory is not touched. To count, or to load.
+std::shared_ptr<Network> make_blank_model(const ModelConfig& config, const DataShape& shape);
 
 // Tensors that view the batch's memory.
 torch::Tensor inputs_of(const Batch& batch, const DataShape& shape);
 torch::Tensor targets_of(const Batch& batch, const DataShape& shape);
 
-// Mean cross-entropy over the targets that count.
+// Mean cross-entropy over the targets that count; 0 if none does.
 torch::Tensor loss_of(const torch::Tensor& logits, const torch::Tensor& targets);
 // Without gradients: sums, so that batches and ranks add up.
 Score score_of(const torch::Tensor& logits, const torch::Tensor& targets);
