@@ -19,6 +19,7 @@ set(LACONIC_PUBLIC_HEADERS
   laconic/optim/optimizer.h
   laconic/optim/learning_rate.h
   laconic/optim/policy.h
+  laconic/optim/spelling.h
   laconic/transport/emulated.h
   laconic/transport/faulty.h
   laconic/transport/metered.h
