@@ -3,18 +3,10 @@
 #include <torch/torch.h>
 
 #include "app/data/dataset.h"
+#include "app/models/sizes.h"
 
 // The models that `laconic train` knows by name.
 namespace laconic::app {
-
-// Sizes; 0 (or a negative dropout) takes what the name says.
-struct ModelConfig {
-  std::string name = "resnet20";
-  std::int64_t width = 0;  // channels of the first stage, or the hidden size
-  std::int64_t depth = 0;  // blocks a stage, or layers
-  std::int64_t heads = 0;  // transformers
-  double dropout = -1;
-};
 
 // A network with its loss. Whatever is random inside draws from a generator of its own: ranks that
 // are threads of one process share torch's global one.
