@@ -2,6 +2,7 @@
 # One list and install(FILES), since FILE_SET would need CMake 3.23. tests/layers.py reads it too.
 set(LACONIC_PUBLIC_HEADERS
   laconic/checkpoint/checkpoint.h
+  laconic/checkpoint/file.h
   laconic/checkpoint/safetensors.h
   laconic/collective/mean.h
   laconic/core/buffer.h
