@@ -9,7 +9,7 @@
 #include "app/machine.h"
 #include "app/report/file.h"
 #include "app/report/html.h"
-#include "app/report/human.h"
+#include "app/report/format.h"
 #include "app/training/comparison.h"
 #include "app/training/launch.h"
 #include "laconic/core/error.h"
