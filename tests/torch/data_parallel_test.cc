@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tests/support/means.h"
+#include "tests/support/difference.h"
 #include "tests/support/refusal.h"
 #include "tests/torch/net.h"
 
@@ -46,7 +46,7 @@ TEST_P(TorchSuite, ReplicasAreEqualAfterSynchronize) {
     Replica replica(world, config());
     for (int t = 1; t < kSteps; ++t) replica.step(t);
     replica.parallel.optimizer().synchronize();
-    EXPECT_TRUE(same_on_all(world, weights_of(*replica.net)));
+    EXPECT_TRUE(equal_on_all(world, weights_of(*replica.net)));
   });
 }
 
@@ -56,10 +56,10 @@ TEST_P(TorchSuite, SyncedShowsTheWeightsOfTheLastSyncAndGivesBackTheRanksOwn) {
     for (int t = 1; t <= 18; ++t) replica.step(t);
     const std::vector<float> own = weights_of(*replica.net);
     const bool differ = algorithm() == Algorithm::kZeroOneAdam && world.size() > 1;
-    EXPECT_EQ(same_on_all(world, own), !differ);
+    EXPECT_EQ(equal_on_all(world, own), !differ);
     {
       const torch::DataParallel::Synced synced(replica.parallel);
-      EXPECT_TRUE(same_on_all(world, weights_of(*replica.net)));
+      EXPECT_TRUE(equal_on_all(world, weights_of(*replica.net)));
       EXPECT_TRUE(says(refusal_of([&] { replica.parallel.begin(0.1); }), {"Synced"}));
     }
     EXPECT_EQ(first_difference(weights_of(*replica.net), own), "");
@@ -108,7 +108,7 @@ TEST_P(Torch, GradientsThatTheUserDroppedComeBackAndCountRight) {
       kept.step(t);
       dropped.net->zero_grad(t % 2 == 0);
       dropped.step(t);
-      dropped.net->first->weight.mutable_grad() = {};
+      dropped.net->first->weight.mutable_grad() = ::torch::Tensor();
     }
     EXPECT_EQ(first_difference(weights_of(*dropped.net), weights_of(*kept.net)), "");
     kept.parallel.zero_grad();
@@ -161,7 +161,7 @@ TEST_P(Torch, ParametersWithoutAGradientInAStepCountAsZero) {
     replica.parallel.step();
     EXPECT_TRUE(replica.net->middle->weight.equal(before));
     EXPECT_FALSE(replica.net->last->weight.equal(last));
-    EXPECT_TRUE(same_on_all(world, weights_of(*replica.net)));
+    EXPECT_TRUE(equal_on_all(world, weights_of(*replica.net)));
   });
 }
 

@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "laconic/transport/faulty.h"
-#include "tests/support/means.h"
+#include "tests/support/difference.h"
 #include "tests/support/refusal.h"
 #include "tests/torch/net.h"
 
@@ -26,7 +26,7 @@ TEST_P(TorchOptim, ALoopOfLibTorchWithASchedulerGivesTheSameBits) {
     ::torch::optim::StepLR scheduler(optimizer, 3, 0.5);
     ::torch::optim::Optimizer& as_torch_knows_it = optimizer;
     for (int t = 1; t <= 10; ++t) {
-      by_begin.step(t, 0.02 * std::pow(0.5, (t - 1) / 3));
+      by_begin.step(t, optimizer.param_groups()[0].options().get_lr());
       if (t % 2 == 0)
         optimizer.zero_grad();
       else
@@ -35,6 +35,7 @@ TEST_P(TorchOptim, ALoopOfLibTorchWithASchedulerGivesTheSameBits) {
       as_torch_knows_it.step();
       scheduler.step();
     }
+    EXPECT_EQ(optimizer.param_groups()[0].options().get_lr(), 0.0025);
     EXPECT_EQ(first_difference(weights_of(*by_optim.net), weights_of(*by_begin.net)), "");
   });
 }
@@ -59,11 +60,13 @@ TEST_P(TorchOptim, AccumulatesWhatItWasToldTo) {
   run([](Transport& world) {
     Replica by_begin(world, plain_config()), by_optim(world, plain_config());
     torch::Optim optimizer(by_optim.parallel, 0.02, 2);
+    const auto two_passes = [&](Net& net) {
+      for (int pass = 0; pass < 2; ++pass) loss_of(net, batch_of(pass, world.rank())).backward();
+    };
     by_begin.parallel.begin(0.02, 2);
-    for (int pass = 0; pass < 2; ++pass)
-      for (const auto& net : {by_begin.net, by_optim.net})
-        loss_of(*net, batch_of(pass, world.rank())).backward();
+    two_passes(*by_begin.net);
     by_begin.parallel.step();
+    two_passes(*by_optim.net);
     optimizer.step();
     EXPECT_EQ(first_difference(weights_of(*by_optim.net), weights_of(*by_begin.net)), "");
   });
@@ -124,7 +127,7 @@ TEST_P(TorchOptim, BucketsAreExchangedWhileBackwardGoesOn) {
     loss.backward();
     EXPECT_GT(posted, 0);
     parallel.step();
-    EXPECT_TRUE(same_on_all(world, weights_of(*net)));
+    EXPECT_TRUE(equal_on_all(world, weights_of(*net)));
   });
 }
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "laconic/transport/faulty.h"
-#include "tests/support/means.h"
 #include "tests/support/refusal.h"
 #include "tests/support/thrown.h"
 #include "tests/torch/net.h"
