@@ -32,3 +32,8 @@ set(LACONIC_PUBLIC_HEADERS
 set(LACONIC_PUBLIC_MPI_HEADERS
   laconic/transport/mpi.h
 )
+# Installed with laconic::torch only.
+set(LACONIC_PUBLIC_TORCH_HEADERS
+  laconic/torch/data_parallel.h
+  laconic/torch/optim.h
+)
