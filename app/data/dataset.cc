@@ -38,8 +38,7 @@ Opened open_images(const DataConfig& config, ImageStyle style, std::pair<Images,
     style.shift = 0;
     style.flip = false;
   }
-  return make_image_dataset(std::move(splits.first), std::move(splits.second), style, config.seed,
-                            fmt::format("{} ({})", config.task, config.path));
+  return make_image_dataset(std::move(splits.first), std::move(splits.second), style, config);
 }
 
 Opened open_fashion_mnist(const DataConfig& config) {

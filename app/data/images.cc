@@ -28,9 +28,12 @@ struct Move {
 
 class ImageDataset final : public Dataset {
  public:
-  ImageDataset(Images train, Images validation, ImageStyle style, std::uint32_t seed,
-               const std::string& name)
-      : splits_{std::move(train), std::move(validation)}, style_(style), seed_(seed), name_(name) {
+  ImageDataset(Images train, Images validation, ImageStyle style, const DataConfig& config)
+      : splits_{std::move(train), std::move(validation)},
+        style_(style),
+        seed_(config.seed),
+        task_(config.task),
+        origin_(config.path) {
     const Images& images = splits_[0];
     shape_.images = true;
     shape_.channels = images.channels;
@@ -53,9 +56,9 @@ class ImageDataset final : public Dataset {
   std::uint64_t fingerprint() const noexcept override { return fingerprint_; }
 
   std::string describe() const override {
-    return fmt::format("{}, {} + {} images of {}x{}x{}", name_, with_commas(splits_[0].size()),
-                       with_commas(splits_[1].size()), shape_.height, shape_.width,
-                       shape_.channels);
+    return fmt::format("{}, {} + {} images of {}x{}x{} from {}", task_,
+                       with_commas(splits_[0].size()), with_commas(splits_[1].size()),
+                       shape_.height, shape_.width, shape_.channels, origin_);
   }
 
   void read(Split split, std::span<const std::int64_t> examples, std::uint64_t draw,
@@ -110,7 +113,7 @@ class ImageDataset final : public Dataset {
   std::array<Images, 2> splits_;
   ImageStyle style_;
   std::uint32_t seed_;
-  std::string name_;
+  std::string task_, origin_;
   DataShape shape_;
   std::vector<Scale> scales_;  // one a channel
   std::uint64_t fingerprint_;
@@ -119,12 +122,12 @@ class ImageDataset final : public Dataset {
 }  // namespace
 
 std::shared_ptr<const Dataset> make_image_dataset(Images train, Images validation, ImageStyle style,
-                                                  std::uint32_t seed, const std::string& name) {
+                                                  const DataConfig& config) {
   if (train.height != validation.height || train.width != validation.width)
     fail(Code::kInvalidArgument,
-         "{}: training images are {}x{}, validation images {}x{}: take files of one data set", name,
-         train.height, train.width, validation.height, validation.width);
-  return std::make_shared<ImageDataset>(std::move(train), std::move(validation), style, seed, name);
+         "{}: training images are {}x{}, validation images {}x{}: take files of one data set",
+         config.path, train.height, train.width, validation.height, validation.width);
+  return std::make_shared<ImageDataset>(std::move(train), std::move(validation), style, config);
 }
 
 }  // namespace laconic::app

@@ -32,6 +32,6 @@ inline constexpr std::uint8_t kImageClasses = 10;  // of fashion-mnist and cifar
 
 // Throws Error(kInvalidArgument) if the splits differ in shape. Labels are below kImageClasses.
 std::shared_ptr<const Dataset> make_image_dataset(Images train, Images validation, ImageStyle style,
-                                                  std::uint32_t seed, const std::string& name);
+                                                  const DataConfig& config);
 
 }  // namespace laconic::app
