@@ -16,7 +16,6 @@ int main(int argc, char** argv) {
   laconic::app::add_eval(app);
   laconic::app::add_report(app);
   laconic::app::add_bench(app);
-  laconic::app::add_report(app);
   try {
     app.parse(argc, argv);
     return 0;

@@ -16,6 +16,5 @@ void add_bench_kernels(CLI::App& bench);
 void add_bench_loop(CLI::App& bench);
 void add_bench_mean(CLI::App& bench);
 void add_bench_step(CLI::App& bench);
-void add_report(CLI::App& app);
 
 }  // namespace laconic::app

@@ -42,9 +42,12 @@ std::string human_number(double number) {
   const double size = std::abs(number);
   if (size >= 1e15 || (size < 1000 && number != std::floor(number)))
     return fmt::format("{:.4g}", number);
-  std::string text = fmt::format("{:.0f}", number);
-  for (auto i = static_cast<int>(text.size()) - 3; i > (number < 0 ? 1 : 0); i -= 3)
-    text.insert(static_cast<std::size_t>(i), ",");
+  const std::string digits = fmt::format("{:.0f}", size);
+  std::string text = number < 0 ? "-" : "";
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
   return text;
 }
 

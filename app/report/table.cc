@@ -72,8 +72,9 @@ Cell quality_cell(const Quality& quality, const json& arm, const json* baseline)
   cell.verdict =
       judge(quality.larger_is_better ? more : -more,
             std::max(spread.value_or(0), number_of(*baseline, quality.spread).value_or(0)));
-  const std::string difference = quality.percent ? fmt::format("{:+.2f} points", 100 * more)
-                                                 : fmt::format("{:+.2f} %", 100 * more / *other);
+  const double shown = 100 * (quality.percent ? more : more / *other);
+  const std::string difference = fmt::format("{}{:.2f} {}", shown < 0 ? "−" : "+", std::abs(shown),
+                                             quality.percent ? "points" : "%");
   cell.note = fmt::format("{}, {}", difference, word(cell.verdict));
   return cell;
 }
