@@ -71,7 +71,10 @@ double largest_difference(const Network& a, const Network& b) {
 void run(const Options& options, Transport& world) {
   const int threads = options.threads > 0 ? options.threads : cores();
   at::set_num_threads(threads);
-  const auto data = open_dataset({.task = options.task, .path = "generated"});
+  DataConfig wanted;
+  wanted.task = options.task;
+  wanted.path = "generated";
+  const auto data = open_dataset(wanted);
   Batch batch;
   data->read(Split::kTrain,
              examples_of(Order(data->size(Split::kTrain), 1), 1, 0, 1, options.batch), 0, batch);

@@ -16,7 +16,7 @@ class Draw {
  public:
   Draw() = default;
   explicit Draw(std::uint32_t seed);
-  torch::Tensor normal(at::IntArrayRef sizes, double deviation);
+  ::torch::Tensor normal(at::IntArrayRef sizes, double deviation);
 
  private:
   at::Generator generator_;
@@ -24,25 +24,25 @@ class Draw {
 
 enum class Layout : std::uint8_t { kOutIn, kInOut };  // of a weight: most files, GPT-2's files
 
-class Linear : public torch::nn::Module {
+class Linear : public ::torch::nn::Module {
  public:
   Linear(Draw& draw, std::int64_t in, std::int64_t out, double deviation,
          Layout layout = Layout::kOutIn);
-  torch::Tensor operator()(const torch::Tensor& x) const;
+  ::torch::Tensor operator()(const ::torch::Tensor& x) const;
 
  private:
   Layout layout_;
-  torch::Tensor weight_, bias_;
+  ::torch::Tensor weight_, bias_;
 };
 
 // The module below `root` at a dotted path; missing ones on the way are made.
-torch::nn::Module& at_path(torch::nn::Module& root, std::string_view path);
+::torch::nn::Module& at_path(::torch::nn::Module& root, std::string_view path);
 
 // Makes a module below `root` at a dotted path, such as "encoder.layer.0.output.dense".
 template <typename Layer, typename... Args>
-std::shared_ptr<Layer> place(torch::nn::Module& root, std::string_view path, Args&&... args) {
+std::shared_ptr<Layer> place(::torch::nn::Module& root, std::string_view path, Args&&... args) {
   const auto dot = path.rfind('.');
-  torch::nn::Module& parent =
+  ::torch::nn::Module& parent =
       dot == std::string_view::npos ? root : at_path(root, path.substr(0, dot));
   const auto name = dot == std::string_view::npos ? path : path.substr(dot + 1);
   return parent.register_module(std::string(name),

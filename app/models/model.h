@@ -10,16 +10,16 @@ namespace laconic::app {
 
 // A network with its loss. Whatever is random inside draws from a generator of its own: ranks that
 // are threads of one process share torch's global one.
-class Network : public torch::nn::Module {
+class Network : public ::torch::nn::Module {
  public:
   // Images or tokens to logits: [n, classes], or [n, length, vocabulary].
-  virtual torch::Tensor forward(const torch::Tensor& inputs) = 0;
+  virtual ::torch::Tensor forward(const ::torch::Tensor& inputs) = 0;
   // Before each training step: dropout is then a pure function of (seed, rank, step).
   void reseed(std::uint32_t seed, int rank, std::int64_t step);
 
  protected:
   // Nothing while evaluating. REQUIRES: reseed was called, if training with p > 0.
-  torch::Tensor dropout(const torch::Tensor& x, double p);
+  ::torch::Tensor dropout(const ::torch::Tensor& x, double p);
 
  private:
   at::Generator generator_;
@@ -43,12 +43,12 @@ std::shared_ptr<Network> make_model(const ModelConfig& config, const DataShape& 
 std::shared_ptr<Network> make_blank_model(const ModelConfig& config, const DataShape& shape);
 
 // Tensors that view the batch's memory.
-torch::Tensor inputs_of(const Batch& batch, const DataShape& shape);
-torch::Tensor targets_of(const Batch& batch, const DataShape& shape);
+::torch::Tensor inputs_of(const Batch& batch, const DataShape& shape);
+::torch::Tensor targets_of(const Batch& batch, const DataShape& shape);
 
 // Mean cross-entropy over the targets that count; 0 if none does.
-torch::Tensor loss_of(const torch::Tensor& logits, const torch::Tensor& targets);
+::torch::Tensor loss_of(const ::torch::Tensor& logits, const ::torch::Tensor& targets);
 // Without gradients: sums, so that batches and ranks add up.
-Score score_of(const torch::Tensor& logits, const torch::Tensor& targets);
+Score score_of(const ::torch::Tensor& logits, const ::torch::Tensor& targets);
 
 }  // namespace laconic::app

@@ -26,7 +26,7 @@ Quality evaluate(Network& model, const Dataset& data, std::int64_t examples, std
   const std::int64_t end = count * (world.rank() + 1) / world.size();
   Sums mine;
   {
-    const torch::NoGradGuard no_grad;
+    const ::torch::NoGradGuard no_grad;
     model.eval();
     Batch read;
     std::vector<std::int64_t> numbers;

@@ -84,7 +84,7 @@ int Launcher::ranks(int wanted) const {
 
 bool Launcher::speaks() const { return !mpi_ || mpi_->world().rank() == 0; }
 
-Run Launcher::prepared(RunConfig config, Start start) const {
+Training Launcher::prepared(RunConfig config, Start start) const {
   config.ranks = ranks(config.ranks);
   if (config.threads == 0) config.threads = std::max(1, cores() / config.ranks);
   if (start != Start::kResume && speaks()) prepare_folder(config.out, start == Start::kOverwrite);
@@ -104,7 +104,7 @@ Outcome Launcher::run(RunConfig config, Start start) {
     } catch (...) {  // others may be waiting for this rank
       mpi_->abort(report_failure(mpi_->world().rank()));
     }
-  const Run run = prepared(std::move(config), start);
+  const Training run = prepared(std::move(config), start);
   Outcome outcome;
   run_threads(
       run.config.ranks,

@@ -29,7 +29,7 @@ class Launcher {
   Outcome run(RunConfig config, Start start);
 
  private:
-  Run prepared(RunConfig config, Start start) const;
+  Training prepared(RunConfig config, Start start) const;
 
   struct Mpi;
   std::string command_;

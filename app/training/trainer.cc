@@ -84,7 +84,7 @@ struct Done {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Done, bytes, bytes_inside, dense, coded, silent, skipped,
                                    seconds)
 
-std::shared_ptr<Network> initial_model(const Run& run) {
+std::shared_ptr<Network> initial_model(const Training& run) {
   ::at::set_num_threads(run.config.threads);
   auto model = make_model(run.config.model, run.data->shape(), run.config.seed);
   if (!run.config.init.empty()) read_model(run.config.init, *model, Names::kShared);
@@ -94,7 +94,7 @@ std::shared_ptr<Network> initial_model(const Run& run) {
 
 class Rank {
  public:
-  Rank(const Run& run, Transport& engine)
+  Rank(const Training& run, Transport& engine)
       : run_(run),
         config_(run.config),
         engine_(engine),
@@ -379,7 +379,7 @@ class Rank {
             {"config", to_text(config_)}};
   }
 
-  const Run& run_;
+  const Training& run_;
   const RunConfig& config_;
   Transport& engine_;
   Control control_;
@@ -405,6 +405,6 @@ class Rank {
 
 }  // namespace
 
-Outcome train(const Run& run, Transport& engine) { return Rank(run, engine).train(); }
+Outcome train(const Training& run, Transport& engine) { return Rank(run, engine).train(); }
 
 }  // namespace laconic::app

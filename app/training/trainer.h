@@ -19,7 +19,7 @@
 namespace laconic::app {
 
 // What all ranks of a run share. The signal's number once the run shall stop, else 0.
-struct Run {
+struct Training {
   RunConfig config;  // resolved
   std::shared_ptr<const Dataset> data;
   std::shared_ptr<laconic::Network> network;  // null: not emulated
@@ -35,6 +35,6 @@ struct Outcome {
 
 // One rank's part of a run, from making the model to writing it down. Collective; call it on the
 // thread that plays the rank. Throws Diverged (app/failure.h), and what the library throws.
-Outcome train(const Run& run, Transport& engine);
+Outcome train(const Training& run, Transport& engine);
 
 }  // namespace laconic::app
