@@ -35,7 +35,8 @@ class Digits {
   }
   std::pair<torch::Tensor, torch::Tensor> batch(int size) {
     const auto labels = torch::randint(10, {size}, random_, torch::kInt64);
-    return {patterns_.index_select(0, labels) + torch::randn({size, 1, 28, 28}, random_), labels};
+    return {patterns_.index_select(0, labels) + 0.7 * torch::randn({size, 1, 28, 28}, random_),
+            labels};
   }
 
  private:
