@@ -3,7 +3,6 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "laconic/core/error.h"

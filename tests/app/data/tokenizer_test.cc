@@ -1,6 +1,5 @@
 #include "app/data/tokenizer.h"
 
-#include <fstream>
 #include <random>
 
 #include "app/data/text.h"
