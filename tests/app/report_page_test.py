@@ -139,7 +139,7 @@ class Page(unittest.TestCase):
         seen = set()
         for quantity in radio[:3]:
             for axis in radio[3:]:
-                for box in ("log x", "log y", "raw", "seeds"):
+                for box in ("zoom to the end", "log x", "log y", "raw", "seeds"):
                     with self.subTest(quantity=quantity, axis=axis, box=box):
                         self.js(f"[...{inputs}].filter(i => ['{quantity}', '{axis}'].includes(i.value) && i.type === 'radio').forEach(i => i.click());"
                                 f"[...{inputs}].filter(i => i.parentNode.textContent === '{box}').forEach(i => i.click())")
