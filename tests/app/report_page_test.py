@@ -88,6 +88,14 @@ class Page(unittest.TestCase):
                     self.browser.screenshot(FOLDER / f"{name}-{'dark' if dark else 'light'}.png")
         self.assertNotEqual(background[False], background[True])
 
+    def test_complaints_and_loads_would_be_seen(self):
+        for script in ("console.error('seen')", "setTimeout(() => { throw new Error('seen'); })", "new Image().src = 'http://127.0.0.1:9/seen.png'"):
+            with self.subTest(script=script):
+                self.open(DESKTOP)
+                self.js(f"{script}; 0")
+                self.browser.settle()
+                self.assertIn("seen", json.dumps(self.browser.complaints()))
+
     def test_the_button_switches_colours(self):
         self.open(DESKTOP)
         before = self.js("getComputedStyle(document.body).backgroundColor")
