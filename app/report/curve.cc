@@ -39,8 +39,9 @@ Curve smooth(const Curve& curve, double share) {
   }
   Curve result = curve;
   for (std::size_t i = 0; i < n; ++i) {
-    const std::size_t reach = std::min({half, i, n - 1 - i});  // as far to both sides: no lag
-    const std::size_t begin = i - reach, end = i + reach + 1;
+    // As far to both sides where a curve starts steeply; to the left at its end, which is flat.
+    const std::size_t back = std::min(half, i), ahead = std::min(back, n - 1 - i);
+    const std::size_t begin = i - back, end = i + ahead + 1;
     if (std::isfinite(curve[i].value))
       result[i].value = (sums[end] - sums[begin]) / (counts[end] - counts[begin]);
   }

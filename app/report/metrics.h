@@ -15,15 +15,15 @@ struct StepRecord {
   std::int64_t step = 0;
   double loss = 0;  // of training, the mean over ranks; a loss that is not finite is null on disk
   double lr = 0;
-  std::string kind;         // dense, coded, silent, nothing or skipped
+  std::string kind = {};    // dense, coded, silent, nothing or skipped
   std::uint64_t bytes = 0;  // sent by one rank in this step
   std::uint64_t bytes_total = 0;
   double seconds = 0;  // of training since the start, without validation
   double step_seconds = 0;
   double exposed_seconds = 0;  // from the end of backward to the end of the step
   std::int64_t bad_blocks = 0;
-  std::optional<double> residual_ratio;
-  std::optional<double> validation_loss, validation_metric;
+  std::optional<double> residual_ratio = {};
+  std::optional<double> validation_loss = {}, validation_metric = {};
 };
 
 // Bits per parameter of so many bytes that one rank sent, as docs/algorithms.md defines it. 0 for

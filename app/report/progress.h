@@ -17,7 +17,7 @@ struct ProgressConfig {
   std::int64_t steps = 0;       // the step that is the last one
   std::uint64_t parameters = 0;
   int ranks = 1;
-  std::function<double()> now;  // seconds; the steady clock when empty
+  std::function<double()> now = {};  // seconds; the steady clock when empty
 };
 
 bool is_terminal(std::FILE* out) noexcept;

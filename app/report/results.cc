@@ -1,6 +1,6 @@
 #include "app/report/results.h"
 
-#include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -117,7 +117,8 @@ std::vector<Section> read_results(const std::vector<fs::path>& folders) {
 std::optional<double> number_of(const json& summary, const char* field) {
   const auto found = summary.find(field);
   if (found == summary.end() || !found->is_number()) return {};
-  return found->get<double>();
+  const auto number = found->get<double>();
+  return std::isfinite(number) ? std::optional(number) : std::nullopt;
 }
 
 std::string text_of(const json& summary, const char* field) {

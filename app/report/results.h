@@ -35,7 +35,7 @@ struct Section {
 // summary.json or metrics.jsonl, Error(kCorrupt) when one of them is not what it should be.
 std::vector<Section> read_results(const std::vector<std::filesystem::path>& folders);
 
-// A field of a summary: nothing when it is missing, null or of another type.
+// A field of a summary: nothing when it is missing, null, not finite or of another type.
 std::optional<double> number_of(const nlohmann::json& summary, const char* field);
 std::string text_of(const nlohmann::json& summary, const char* field);
 

@@ -75,7 +75,7 @@ Cell quality_cell(const Quality& quality, const json& arm, const json* baseline)
   const double shown = 100 * (quality.percent ? more : more / *other);
   const std::string difference = fmt::format("{}{:.2f} {}", shown < 0 ? "−" : "+", std::abs(shown),
                                              quality.percent ? "points" : "%");
-  cell.note = fmt::format("{}, {}", difference, word(cell.verdict));
+  cell.note = fmt::format("{}<br>{}", difference, word(cell.verdict));
   return cell;
 }
 
@@ -157,12 +157,12 @@ std::string render_table(const Section& section) {
   std::string html = fmt::format(
       "<thead><tr><th scope=\"col\">Optimizer</th><th scope=\"col\">Final loss"
       "<small>validation</small></th><th scope=\"col\">{}<small>validation</small></th>"
-      "<th scope=\"col\">Bits<small>per parameter, step</small></th><th scope=\"col\">Rounds</th>"
+      "<th scope=\"col\">Bits a step<small>per parameter</small></th><th scope=\"col\">Rounds</th>"
       "<th scope=\"col\">Sent<small>per rank</small></th>"
       "<th scope=\"col\">Step time<small>median</small></th>"
-      "<th scope=\"col\">Exposed<small>median a step</small></th>{}</tr></thead>\n<tbody>\n",
+      "<th scope=\"col\">Exposed<small>median</small></th>{}</tr></thead>\n<tbody>\n",
       accuracy ? "Accuracy" : "Perplexity",
-      section.baseline ? "<th scope=\"col\">Time<small>to baseline’s quality</small></th>"
+      section.baseline ? "<th scope=\"col\">Time<small>to baseline’s<br>quality</small></th>"
                          "<th scope=\"col\">Speed-up</th>"
                        : "");
   for (std::size_t i = 0; i < section.arms.size(); ++i) html += row(section, i, accuracy);

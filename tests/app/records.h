@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -22,7 +23,7 @@ inline StepRecord record_of(std::int64_t step) {
   return record;
 }
 
-inline void write_steps(const fs::path& path, std::int64_t steps) {
+inline void write_steps(const std::filesystem::path& path, std::int64_t steps) {
   MetricsFile file(path);
   for (std::int64_t step = 1; step <= steps; ++step) file.append(record_of(step));
   file.close();

@@ -88,6 +88,14 @@ class Page(unittest.TestCase):
                     self.browser.screenshot(FOLDER / f"{name}-{'dark' if dark else 'light'}.png")
         self.assertNotEqual(background[False], background[True])
 
+    def test_complaints_and_loads_would_be_seen(self):
+        for script in ("console.error('seen')", "setTimeout(() => { throw new Error('seen'); })", "new Image().src = 'http://127.0.0.1:9/seen.png'"):
+            with self.subTest(script=script):
+                self.open(DESKTOP)
+                self.js(f"{script}; 0")
+                self.browser.settle()
+                self.assertIn("seen", json.dumps(self.browser.complaints()))
+
     def test_the_button_switches_colours(self):
         self.open(DESKTOP)
         before = self.js("getComputedStyle(document.body).backgroundColor")
@@ -139,7 +147,7 @@ class Page(unittest.TestCase):
         seen = set()
         for quantity in radio[:3]:
             for axis in radio[3:]:
-                for box in ("log x", "log y", "raw", "seeds"):
+                for box in ("zoom to the end", "log x", "log y", "raw", "seeds"):
                     with self.subTest(quantity=quantity, axis=axis, box=box):
                         self.js(f"[...{inputs}].filter(i => ['{quantity}', '{axis}'].includes(i.value) && i.type === 'radio').forEach(i => i.click());"
                                 f"[...{inputs}].filter(i => i.parentNode.textContent === '{box}').forEach(i => i.click())")

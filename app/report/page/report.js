@@ -4,7 +4,7 @@
 const QUANTITIES = { training: "Training loss", validation: "Validation loss", metric: "Metric" };
 const AXES = { step: "Steps", bytes: "Bytes sent", seconds: "Time" };
 const ARM_COLORS = 6;
-const MARGIN = { top: 14, right: 16, bottom: 46, left: 58 };
+const MARGIN = { top: 14, right: 16, bottom: 46, left: 54 };
 
 function element(name, attributes = {}, ...children) {
   const node = document.createElement(name);
@@ -26,19 +26,14 @@ const figures = (x, n) => String(Number(x.toPrecision(n)));
 
 const BYTES = [["B", 1], ["KiB", 2 ** 10], ["MiB", 2 ** 20], ["GiB", 2 ** 30], ["TiB", 2 ** 40]];
 const TIMES = [["µs", 1e-6], ["ms", 1e-3], ["s", 1], ["min", 60], ["h", 3600]];
-const COUNTS = [["", 1], ["k", 1e3], ["M", 1e6], ["G", 1e9]];
-const UNITS = { step: COUNTS, bytes: BYTES, seconds: TIMES };
+const UNITS = { step: [["", 1]], bytes: BYTES, seconds: TIMES };
 
-// The largest unit of which there is at least one and a half.
-function unit_for(axis, x) {
-  let best = UNITS[axis][0];
-  for (const unit of UNITS[axis]) if (Math.abs(x) >= 1.5 * unit[1]) best = unit;
-  return axis === "step" && Math.abs(x) < 1e4 ? COUNTS[0] : best;
+// The largest unit of which there are at least so many.
+function unit_for(axis, x, least = 1) {
+  return UNITS[axis].findLast((unit) => Math.abs(x) >= least * unit[1]) ?? UNITS[axis][0];
 }
 
-function in_unit(x, [name, size]) {
-  return `${figures(x / size, 3)}${name === "" ? "" : name.length === 1 && name !== "s" && name !== "h" && name !== "B" ? "" : "\u00a0"}${name}`;
-}
+const in_unit = (x, [name, size]) => `${figures(x / size, 3)}${name && "\u00a0"}${name}`;
 
 const show_x = (axis, x) => x === 0 ? "0" : axis === "step" ? Math.round(x).toLocaleString("en") : in_unit(x, unit_for(axis, x));
 
@@ -54,13 +49,16 @@ function linear_ticks(low, high, wanted, size = 1) {
 }
 
 function log_ticks(low, high, wanted, base) {
-  let ticks = [];
-  const multiples = base === 10 ? [1, 2, 5] : [1];
-  for (let e = Math.floor(Math.log(low) / Math.log(base)); base ** e <= high; ++e)
-    for (const m of multiples) if (m * base ** e >= low * 0.999 && m * base ** e <= high * 1.001) ticks.push(m * base ** e);
-  if (base === 10 && ticks.length > wanted) ticks = ticks.filter((t) => /^1(e|0*$)/.test(figures(t, 1)) || Math.abs(Math.log10(t) % 1) < 1e-9);
+  const within = (multiples) => {
+    const ticks = [];
+    for (let e = Math.floor(Math.log(low) / Math.log(base)); base ** e <= high; ++e)
+      for (const m of multiples) if (m * base ** e >= low * 0.999 && m * base ** e <= high * 1.001) ticks.push(m * base ** e);
+    return ticks;
+  };
+  let ticks = within(base === 10 ? [1, 2, 5] : [1]);
+  if (ticks.length > wanted) ticks = within([1]);
   while (ticks.length > wanted) ticks = ticks.filter((_, i) => i % 2 === 0);
-  return ticks.length > 1 ? ticks : linear_ticks(low, high, 4);
+  return ticks.length > 2 ? ticks : linear_ticks(low, high, 5);
 }
 
 function make_scale(low, high, from, to, log) {
@@ -73,6 +71,9 @@ function make_scale(low, high, from, to, log) {
 }
 
 const finite = (values) => values.filter((v) => v !== null);
+// Unlike Math.min(...values), for any number of values.
+const least = (values) => values.reduce((a, b) => Math.min(a, b), Infinity);
+const most = (values) => values.reduce((a, b) => Math.max(a, b), -Infinity);
 
 // --- one chart ---
 
@@ -86,7 +87,7 @@ class Chart {
     this.quantity = has("validation") ? "validation" : "training";
     this.axis = "step";
     this.log_x = { step: false, bytes: true, seconds: false };
-    this.flags = { log_y: false, seeds: true, raw: false };
+    this.flags = { zoom: false, log_y: false, seeds: true, raw: false };
     this.names = { ...QUANTITIES, metric: section.metric ? section.metric[0].toUpperCase() + section.metric.slice(1) : "Metric" };
     this.axis_names = { step: "Steps", bytes: "Bytes sent per rank", seconds: section.emulate ? `Time on the emulated network (${section.emulate})` : "Training time" };
     this.build(has);
@@ -142,6 +143,7 @@ class Chart {
       group.append(element("label", { class: "pill" }, input, element("span", {}, name)));
       return input;
     };
+    add("zoom to the end", false, (on) => { this.flags.zoom = on; });
     this.log_box = add("log x", this.log_x[this.axis], (on) => { this.log_x[this.axis] = on; });
     add("log y", false, (on) => { this.flags.log_y = on; });
     if (this.section.arms.some((arm) => arm.training.runs.length)) add("seeds", true, (on) => { this.flags.seeds = on; });
@@ -177,26 +179,31 @@ class Chart {
 
   lines(arm) { return this.flags.seeds ? [...arm.runs, arm.mean] : [arm.mean]; }
 
-  scales(arms, width, height) {
-    const all = arms.flatMap((arm) => this.lines(arm));
-    const xs = finite(all.flatMap((line) => line[this.axis]));
-    const log_x = this.log_x[this.axis];
-    const positive = xs.filter((x) => x > 0);
-    const ys = finite(all.flatMap((line) => line.value));
-    const log_y = this.flags.log_y && ys.every((y) => y > 0);
-    let low = Math.min(...ys), high = Math.max(...ys);
+  // The values to make room for: all, or those of the second half of the way.
+  span_y(arms) {
+    const ends = arms.flatMap((arm) => this.lines(arm)).flatMap((line) => line.value.slice(this.flags.zoom ? line.value.length >> 1 : 0));
+    const ys = finite(ends);
+    const low = least(ys);
+    let high = most(ys);
     // An arm that runs away must not flatten the others.
-    const starts = arms.map((arm) => finite(arm.mean.value)[0]).filter((y) => y !== undefined).sort((a, b) => a - b);
+    const starts = finite(arms.map((arm) => finite(arm.mean.value)[0] ?? null)).sort((a, b) => a - b);
     const start = starts[starts.length >> 1];
     if (this.quantity !== "metric" && high > 2 * start) high = 1.5 * start;
-    if (!(high > low)) { low -= 0.5; high += 0.5; }
-    const pad = log_y ? 1 : (high - low) * 0.04;
-    const begin = log_x ? Math.min(...positive) : Math.min(0, ...xs);
-    const end = Math.max(...xs);
+    return high > low ? [low, high] : [low - 0.5, low + 0.5];
+  }
+
+  scales(arms, width, height) {
+    const xs = finite(arms.flatMap((arm) => this.lines(arm)).flatMap((line) => line[this.axis]));
+    const first = least(xs.filter((x) => x > 0)), end = most(xs);
+    const log_x = this.log_x[this.axis] && first < end;
+    const begin = log_x ? first : 0;
+    const [low, high] = this.span_y(arms);
+    const log_y = this.flags.log_y && low > 0;
+    const pad = log_y ? 0 : (high - low) * 0.04;
     return {
-      log_x: log_x && positive.length > 0 && end > begin, log_y,
-      x: make_scale(log_x ? begin : begin, end > begin ? end : begin + 1, MARGIN.left, width - MARGIN.right, log_x && end > begin),
-      y: make_scale(log_y ? low : low - pad, log_y ? high : high + pad, height - MARGIN.bottom, MARGIN.top, log_y),
+      log_x, log_y,
+      x: make_scale(begin, end > begin ? end : begin + 1, MARGIN.left, width - MARGIN.right, log_x),
+      y: make_scale(low - pad, high + pad, height - MARGIN.bottom, MARGIN.top, log_y),
     };
   }
 
@@ -225,11 +232,11 @@ class Chart {
   frame(svg, { x, y, log_x, log_y }, width, height) {
     const bottom = height - MARGIN.bottom;
     const count = width < 520 ? 4 : 8;
-    const unit = unit_for(this.axis, x.high);
+    const unit = unit_for(this.axis, x.high, 1.5);
     const x_ticks = log_x ? log_ticks(x.low, x.high, count, this.axis === "bytes" ? 4 : 10) : linear_ticks(x.low, x.high, count, unit[1]);
     for (const tick of x_ticks) {
       svg.append(shape("line", { class: "grid", x1: x(tick), x2: x(tick), y1: MARGIN.top, y2: bottom }),
-        shape("text", { x: x(tick), y: bottom + 18, "text-anchor": "middle" }, tick === 0 ? "0" : log_x ? show_x(this.axis, tick) : this.axis === "step" ? show_x("step", tick) : in_unit(tick, unit)));
+        shape("text", { x: x(tick), y: bottom + 18, "text-anchor": "middle" }, log_x || this.axis === "step" || tick === 0 ? show_x(this.axis, tick) : in_unit(tick, unit)));
     }
     const percent = this.quantity === "metric" && this.section.metric === "accuracy";
     const y_ticks = log_y ? log_ticks(y.low, y.high, 7, 10) : linear_ticks(y.low, y.high, 6);
@@ -263,7 +270,7 @@ class Chart {
       group.append(path);
     };
     if (this.flags.seeds) for (const arm of arms) for (const run of arm.runs) add(run, "run", arm);
-    for (const arm of arms) add(arm.mean, "mean", arm);
+    for (const arm of arms) add(arm.mean, this.flags.raw && this.quantity === "training" ? "mean raw" : "mean", arm);
     this.marks = shape("g");
     svg.append(window_, group, this.marks);
   }
@@ -312,7 +319,7 @@ class Chart {
       const i = this.nearest(arm.mean, at);
       if (i < 0) continue;
       const x = scales.x(arm.mean[this.axis][i]), y = scales.y(arm.mean.value[i]);
-      if (y >= MARGIN.top - 4) this.marks.append(shape("circle", { class: "point", cx: x, cy: y, r: 4.5, fill: this.color(arm.index) }));
+      if (y >= MARGIN.top - 4 && y <= height - MARGIN.bottom + 4) this.marks.append(shape("circle", { class: "point", cx: x, cy: y, r: 4.5, fill: this.color(arm.index) }));
       const swatch = element("span", { class: "swatch" });
       this.paint(swatch, arm.index);
       rows.append(element("tr", {}, element("th", { scope: "row" }, swatch, arm.name), element("td", {}, this.show_y(arm.mean.value[i]))));
