@@ -95,7 +95,7 @@ class Comparison {
     if (options_.resume && fs::exists(config.out / "summary.json")) {
       finished.summary = json::parse(read_text(config.out / "summary.json"));
       check_resumable(finished.summary.at("config").get<std::map<std::string, std::string>>(),
-                      asked(config));
+                      to_text(config));
     } else {
       Outcome outcome = launcher_.run(
           config, options_.resume || options_.overwrite ? Start::kOverwrite : Start::kFresh);
@@ -104,13 +104,6 @@ class Comparison {
     }
     if (launcher_.speaks()) finished.records = read_metrics(config.out / "metrics.jsonl");
     return finished;
-  }
-
-  // Without what is decided only when a run starts.
-  static std::map<std::string, std::string> asked(const RunConfig& config) {
-    auto text = to_text(config);
-    if (config.threads == 0) text.erase("run.threads");
-    return text;
   }
 
   void print(const json& arms) const {

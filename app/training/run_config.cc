@@ -206,7 +206,11 @@ Assignment parse_assignment(const std::string& text) {
 
 std::map<std::string, std::string> to_text(const RunConfig& config) {
   std::map<std::string, std::string> all;
-  for (const Key& key : keys()) all.emplace(key.name, key.get(config));
+  for (const Key& key : keys()) {
+    RunConfig unused;
+    const std::string text = key.get(config);
+    if (key.set(unused, text)) all.emplace(key.name, text);  // what is left open has no text
+  }
   const auto defaults = to_text(OptimizerConfig{});
   for (const auto& [field, text] : to_text(config.optimizer))
     if (text != defaults.at(field) && std::ranges::find(kDerived, field) == std::end(kDerived))

@@ -54,7 +54,8 @@ std::vector<Assignment> read_toml(const std::filesystem::path& path);
 // "section.key=value". Error(kInvalidArgument) with a right example.
 Assignment parse_assignment(const std::string& text);
 
-// Every key that `assign` knows, with its value (of the optimizer: what differs from the default).
+// Every key that `assign` knows and that is not left open, with its value (of the optimizer: what
+// differs from the default).
 std::map<std::string, std::string> to_text(const RunConfig& config);
 
 // Fills in what was left to the tables, and checks all names and ranges.
