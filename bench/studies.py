@@ -14,6 +14,8 @@ RUNS = pathlib.Path(".run/studies")
 ARMS = "adamw,one-bit-adam,zero-one-adam,birder"
 FIELDS = ("optimizer", "lr", "final_loss_mean", "final_loss_spread", "final_metric_mean", "final_metric_spread", "bits_per_parameter_per_step",
           "rounds", "bytes_sent_per_rank", "step_seconds", "exposed_seconds", "steps_to_baseline", "seconds_to_baseline")
+FASHION_MNIST = "--task fashion-mnist --model resnet20 --set model.width=8 --ranks 4 --batch 16"
+MASKED = "--model bert-mini --ranks 2 --batch 16 --set data.tokenizer=bpe --set data.context=48 --set data.held_out=6735"
 
 
 class MissingData(Exception):
@@ -43,36 +45,62 @@ def compare(commands, study, options, arms=ARMS):
     return [{field: arm.get(field) for field in FIELDS} for arm in summary["arms"]]
 
 
+def text_options():
+    return f"--task text --data {data('shakespeare.txt')} --model gpt2-mini --ranks 4 --batch 4"
+
+
 def fashion_mnist(commands):
-    return compare(commands, "fashion_mnist", "--task fashion-mnist --model resnet20 --ranks 4 --seeds 3", "adamw,sgdm,one-bit-adam,zero-one-adam,birder")
+    return compare(commands, "fashion_mnist", f"{FASHION_MNIST} --steps 300 --seeds 3", "adamw,sgdm,one-bit-adam,zero-one-adam,birder")
 
 
 def text(commands):
-    return compare(commands, "text", f"--task text --data {data('shakespeare.txt')} --model gpt2-mini --ranks 4 --seeds 3")
+    return compare(commands, "text", f"{text_options()} --steps 250 --seeds 3")
 
 
-def network(rate, model):
-    """Step time and time to AdamW's quality on an emulated network. Bits do not depend on it, so one seed tells the time."""
-    def study(commands):
-        task = {"resnet20": "--task fashion-mnist", "gpt2-mini": "--task text --data "}[model]
-        if model == "gpt2-mini":
-            task += data("shakespeare.txt")
-        rows = compare(commands, f"network_{model}_{rate}", f"{task} --model {model} --ranks 4 --emulate {rate},100us")
-        alone = statistics.median(row["step_seconds"] - row["exposed_seconds"] for row in rows)
-        return [{**row, "compute_seconds": alone} for row in rows]
-    return study
+def seconds_by_kind(folder):
+    """The median time of a step of each kind, and of what it leaves exposed."""
+    kinds = {}
+    for line in (folder / "metrics.jsonl").read_text().splitlines()[2:]:
+        step = json.loads(line)
+        kinds.setdefault(step["kind"], []).append(step)
+    return {kind: {name: statistics.median(step[name] for step in steps) for name in ("step_seconds", "exposed_seconds")} for kind, steps in kinds.items()}
+
+
+def network(study, options, rate):
+    """Step time and time to AdamW's quality on an emulated network. What is computed does not depend on the network, bit for bit, so
+    40 steps tell the time of each kind of step, and the runs of `study` tell which kinds it took to get there."""
+    def measure(commands):
+        summary = json.loads((RUNS / study / "summary.json").read_text())
+        rows = []
+        for arm in summary["arms"]:
+            name = arm["optimizer"]
+            out = RUNS / f"network_{study}_{rate}" / name
+            run(commands, f"{LACONIC} train {options()} --optimizer {name} --steps 40 --emulate {rate},100us --set run.validate_every=100000 --out {out} --overwrite")
+            times = seconds_by_kind(out)
+            kinds = [json.loads(line)["kind"] for line in (RUNS / study / arm["runs"][0] / "metrics.jsonl").read_text().splitlines()]
+            reached = arm["steps_to_baseline"]
+            total = [times[kind]["step_seconds"] for kind in kinds]
+            rows.append({"optimizer": name, "step_seconds": sum(total) / len(total),
+                         "exposed_seconds": sum(times[kind]["exposed_seconds"] for kind in kinds) / len(kinds),
+                         "steps_to_baseline": reached, "seconds_to_baseline": sum(total[:reached]) if reached else None})
+        alone = min(row["step_seconds"] - row["exposed_seconds"] for row in rows)
+        base = rows[0]["seconds_to_baseline"]
+        for row in rows:
+            row["compute_seconds"] = alone
+            row["speed_up"] = base / row["seconds_to_baseline"] if row["seconds_to_baseline"] else None
+        return rows
+    return measure
 
 
 def bert(commands, seeds=5):
     """Pre-training by each optimizer, fine-tuning by AdamW: accuracy on held-out training sentences."""
-    sentences = data("sst2")
-    common = f"--data {sentences} --model bert-mini --ranks 2 --set data.tokenizer=bpe --set data.context=48 --set data.held_out=6735"
+    common = f"--data {data('sst2')} {MASKED} --set run.validate_every=100000"
     rows = []
     for arm in ARMS.split(","):
         losses, accuracies, bits = [], [], []
         for seed in range(1, seeds + 1):
             folder = RUNS / "bert" / f"{arm}-seed{seed}"
-            for task, optimizer, extra in (("mlm", arm, ""), ("sst2", "adamw", f"--init {folder}/mlm/model.safetensors --lr 5e-4 --steps 300")):
+            for task, optimizer, extra in (("mlm", arm, "--steps 150"), ("sst2", "adamw", f"--init {folder}/mlm/model.safetensors --lr 1e-3 --steps 120")):
                 if not (folder / task / "summary.json").exists():
                     run(commands, f"{LACONIC} train --task {task} {common} --optimizer {optimizer} --seed {seed} {extra} --out {folder}/{task} --overwrite")
             pre, fine = (json.loads((folder / task / "summary.json").read_text()) for task in ("mlm", "sst2"))
@@ -125,7 +153,8 @@ STUDIES = {
     "fashion_mnist": fashion_mnist,
     "text": text,
     "bert": bert,
-    **{f"network_{model}_{rate}": network(rate, model) for model in ("gpt2-mini", "resnet20") for rate in ("100mbit", "1gbit")},
+    **{f"network_{study}_{rate}": network(study, options, rate)
+       for study, options in (("text", text_options), ("fashion_mnist", lambda: FASHION_MNIST)) for rate in ("100mbit", "1gbit")},
     "overlap": overlap,
     "gpt2": gpt2,
 }
