@@ -8,10 +8,10 @@ Each value is tried once, for the number of steps given here; the lowest validat
 import json
 import sys
 
-from studies import FASHION_MNIST, LACONIC, MASKED, RUNS, data, run, text_options
+from studies import ARMS, FASHION_MNIST, LACONIC, MASKED, RUNS, data, run, text_options
 
-ADAM = (1e-3, 3e-3, 1e-2)
-GRID = {"sgdm": (0.03, 0.1, 0.3), "adamw": ADAM, "one-bit-adam": ADAM, "zero-one-adam": ADAM, "birder": ADAM}
+ADAM = {"fashion_mnist": (3e-3, 1e-2, 3e-2), "text": (1e-3, 3e-3, 1e-2), "mlm": (1e-3, 3e-3, 1e-2)}
+SGDM = (0.01, 0.03, 0.1)
 STUDIES = {
     "fashion_mnist": lambda: f"{FASHION_MNIST} --steps 120",
     "text": lambda: f"{text_options()} --steps 100",
@@ -21,9 +21,10 @@ STUDIES = {
 
 def main():
     for study in sys.argv[1:] or STUDIES:
-        for optimizer, rates in GRID.items():
+        for optimizer in ("sgdm", *ARMS.split(",")):
             if study != "fashion_mnist" and optimizer == "sgdm":
                 continue
+            rates = SGDM if optimizer == "sgdm" else ADAM[study]
             losses = {}
             for rate in rates:
                 out = RUNS / "tune" / study / f"{optimizer}-{rate:g}"

@@ -79,8 +79,7 @@ class Comparison {
   }
 
   RunConfig config_of(const std::string& arm, int number) const {
-    RunConfig config;
-    for (const Assignment& one : given_) assign(config, one);
+    RunConfig config = config_from(given_);
     config.arm = arm;
     config.seed += static_cast<std::uint32_t>(number);
     config = resolved(std::move(config));

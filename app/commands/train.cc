@@ -19,8 +19,7 @@ struct Options {
 
 RunConfig config_of(const Options& options) {
   const auto given = options.run.assignments();
-  RunConfig config;
-  for (const Assignment& one : given) assign(config, one);
+  RunConfig config = config_from(given);
   if (!options.resume) return resolved(std::move(config));
   const bool ranks_given = config.ranks != 0;
   RunConfig resumed = resumed_config(resolved(std::move(config)).out, given);

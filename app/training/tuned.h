@@ -9,7 +9,8 @@ namespace laconic::app {
 
 // What a run takes where nothing was said.
 struct Preset {
-  std::int64_t steps = 0, batch = 0;  // batch is a rank's
+  std::int64_t steps = 0, batch = 0;    // batch is a rank's
+  double beta2 = 0.999, warmup = 0.05;  // warmup: a share of the steps
 };
 
 // Error(kInvalidArgument) with the nearest model name.
