@@ -8,7 +8,7 @@ the commit. The data is not part of the project: `LACONIC_DATA` names a folder w
 Fashion-MNIST is Debian's package `dataset-fashion-mnist`. Runs are short (minutes on two cores), so the losses are those of young models: what is
 compared is how the optimizers do on the same budget, not how far a model can go. ± is the standard deviation over seeds.
 
-Learning rates: the same budget for every optimizer, three values each, one short run a value (`bench/tune.py`); they stand in one table,
+Learning rates: the same budget for every optimizer, three values each, one short run a value (`bench/tune.py`; BERT mini has those of GPT-2 mini); they stand in one table,
 `app/training/tuned.cc`. Everything else is equal: data order, batch, schedule (5 % warm-up, cosine), no weight decay.
 """
 
@@ -60,14 +60,14 @@ def fashion_mnist(rows):
 
 
 def text(rows):
-    return ("GPT-2 mini (1.04 M parameters, bytes), 4 ranks, 2,048 bytes a step, 250 steps, 3 seeds.\n\n" + quality(rows, "perplexity") + "\n"
+    return ("GPT-2 mini (1.04 M parameters, bytes), 4 ranks, 2,048 bytes a step, 200 steps, 3 seeds.\n\n" + quality(rows, "perplexity") + "\n"
             + distances(rows, rows[0], "final_loss", False))
 
 
 def bert(rows):
     lines = [[row["optimizer"], f"{row['pretraining_loss']:.4f} ± {row['pretraining_loss_spread']:.4f}",
               f"{100 * row['accuracy']:.2f} ± {100 * row['accuracy_spread']:.2f}", f"{row['bits_per_parameter_per_step']:.3f}"] for row in rows]
-    return ("BERT mini: 150 steps of masked-language-model pre-training on SST-2's sentences with each optimizer, then 120 steps of SST-2 with AdamW from "
+    return ("BERT mini: 120 steps of masked-language-model pre-training on SST-2's sentences with each optimizer, then 80 steps of SST-2 with AdamW from "
             "there; accuracy on 6,735 held-out training sentences, 5 seeds.\n\n"
             + table(["pre-trained by", "masked-LM loss", "SST-2 accuracy, %", "bits/parameter/step"], lines))
 

@@ -50,11 +50,11 @@ def text_options():
 
 
 def fashion_mnist(commands):
-    return compare(commands, "fashion_mnist", f"{FASHION_MNIST} --steps 300 --seeds 3", "adamw,sgdm,one-bit-adam,zero-one-adam,birder")
+    return compare(commands, "fashion_mnist", f"{FASHION_MNIST} --steps 300 --seeds 3 --set run.validate_every=50", "adamw,sgdm,one-bit-adam,zero-one-adam,birder")
 
 
 def text(commands):
-    return compare(commands, "text", f"{text_options()} --steps 250 --seeds 3")
+    return compare(commands, "text", f"{text_options()} --steps 200 --seeds 3 --set run.validate_every=20 --set run.validation_examples=200")
 
 
 def seconds_by_kind(folder):
@@ -100,7 +100,7 @@ def bert(commands, seeds=5):
         losses, accuracies, bits = [], [], []
         for seed in range(1, seeds + 1):
             folder = RUNS / "bert" / f"{arm}-seed{seed}"
-            for task, optimizer, extra in (("mlm", arm, "--steps 150"), ("sst2", "adamw", f"--init {folder}/mlm/model.safetensors --lr 1e-3 --steps 120")):
+            for task, optimizer, extra in (("mlm", arm, "--steps 120"), ("sst2", "adamw", f"--init {folder}/mlm/model.safetensors --lr 1e-3 --steps 80")):
                 if not (folder / task / "summary.json").exists():
                     run(commands, f"{LACONIC} train --task {task} {common} --optimizer {optimizer} --seed {seed} {extra} --out {folder}/{task} --overwrite")
             pre, fine = (json.loads((folder / task / "summary.json").read_text()) for task in ("mlm", "sst2"))

@@ -79,7 +79,8 @@ class Comparison {
   }
 
   RunConfig config_of(const std::string& arm, int number) const {
-    RunConfig config = config_from(given_);
+    RunConfig config;
+    for (const Assignment& one : given_) assign(config, one);
     config.arm = arm;
     config.seed += static_cast<std::uint32_t>(number);
     config = resolved(std::move(config));

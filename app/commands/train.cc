@@ -19,7 +19,8 @@ struct Options {
 
 RunConfig config_of(const Options& options) {
   const auto given = options.run.assignments();
-  RunConfig config = config_from(given);
+  RunConfig config;
+  for (const Assignment& one : given) assign(config, one);
   if (!options.resume) return resolved(std::move(config));
   const bool ranks_given = config.ranks != 0;
   RunConfig resumed = resumed_config(resolved(std::move(config)).out, given);

@@ -15,7 +15,7 @@ struct Layer {
       : heads(config.heads) {
     const std::int64_t width = config.width;
     const auto linear = [&](const char* name, std::int64_t in, std::int64_t out) {
-      return place<Linear>(root, path + name, draw, in, out, kTransformerDeviation);
+      return place<Linear>(root, path + name, draw, in, out, matrix_deviation(config.width));
     };
     query = linear("attention.self.query", width, width);
     key = linear("attention.self.key", width, width);
@@ -90,7 +90,7 @@ class MaskedBert : public Encoder {
         bias_(at_path(*this, "cls.predictions")
                   .register_parameter("bias", torch::zeros({shape.vocabulary}))),
         dense_(place<Linear>(*this, "cls.predictions.transform.dense", draw, config.width,
-                             config.width, kTransformerDeviation)),
+                             config.width, matrix_deviation(config.width))),
         norm_(place<Norm>(*this, "cls.predictions.transform.LayerNorm", config.width, kEpsilon)) {}
 
   torch::Tensor forward(const torch::Tensor& inputs) override {
@@ -108,9 +108,9 @@ class ClassifyingBert : public Encoder {
   ClassifyingBert(const ModelConfig& config, const DataShape& shape, Draw& draw)
       : Encoder(config, shape, draw),
         pooler_(place<Linear>(*this, "bert.pooler.dense", draw, config.width, config.width,
-                              kTransformerDeviation)),
+                              matrix_deviation(config.width))),
         classifier_(place<Linear>(*this, "classifier", draw, config.width, shape.classes,
-                                  kTransformerDeviation)) {}
+                                  matrix_deviation(config.width))) {}
 
   torch::Tensor forward(const torch::Tensor& inputs) override {
     const torch::Tensor first = encode(inputs).select(1, 0);

@@ -19,12 +19,12 @@ struct Layer {
       return place<Linear>(root, path + name, draw, in, out, deviation, Layout::kInOut);
     };
     // Each layer adds to the residual stream twice: its variance must not grow with the depth.
-    const double added = kTransformerDeviation / std::sqrt(2.0 * double(config.depth));
+    const double added = matrix_deviation(config.width) / std::sqrt(2.0 * double(config.depth));
     attention_norm = place<Norm>(root, path + "ln_1", width, kEpsilon);
-    query_key_value = linear("attn.c_attn", width, 3 * width, kTransformerDeviation);
+    query_key_value = linear("attn.c_attn", width, 3 * width, matrix_deviation(config.width));
     attended = linear("attn.c_proj", width, width, added);
     feed_norm = place<Norm>(root, path + "ln_2", width, kEpsilon);
-    widened = linear("mlp.c_fc", width, 4 * width, kTransformerDeviation);
+    widened = linear("mlp.c_fc", width, 4 * width, matrix_deviation(config.width));
     narrowed = linear("mlp.c_proj", 4 * width, width, added);
   }
 

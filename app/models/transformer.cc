@@ -1,11 +1,25 @@
 #include "app/models/transformer.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "laconic/core/error.h"
 
 namespace laconic::app {
 
+constexpr double kPublishedDeviation = 0.02, kPublishedWidth = 768;
+
+double matrix_deviation(std::int64_t width) {
+  return kPublishedDeviation * std::sqrt(std::max(1.0, kPublishedWidth / double(width)));
+}
+
+double embedding_deviation(std::int64_t width) {
+  return width < kPublishedWidth ? 1 / std::sqrt(double(width)) : kPublishedDeviation;
+}
+
 Embedding::Embedding(Draw& draw, std::int64_t count, std::int64_t width)
-    : weight_(register_parameter("weight", draw.normal({count, width}, kTransformerDeviation))) {}
+    : weight_(
+          register_parameter("weight", draw.normal({count, width}, embedding_deviation(width)))) {}
 
 torch::Tensor Embedding::operator()(const torch::Tensor& indices) const {
   return at::embedding(weight_, indices);

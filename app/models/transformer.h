@@ -8,7 +8,10 @@
 // The parts that GPT-2 and BERT share.
 namespace laconic::app {
 
-inline constexpr double kTransformerDeviation = 0.02;  // of initial weights
+// Of initial weights: 0.02 as published, and more in narrower models, whose activations would be
+// too small otherwise: they then learn nothing but frequencies for hundreds of steps.
+double matrix_deviation(std::int64_t width);
+double embedding_deviation(std::int64_t width);
 
 class Embedding : public ::torch::nn::Module {
  public:

@@ -171,18 +171,6 @@ void assign(RunConfig& config, const Assignment& assignment) {
     fail(Code::kInvalidArgument, "{} = \"{}\": give {}", name, value, found->allowed);
 }
 
-RunConfig config_from(const std::vector<Assignment>& assignments) {
-  RunConfig model_only;
-  for (const Assignment& one : assignments)
-    if (one.first == "run.model") assign(model_only, one);
-  RunConfig config;
-  const Preset preset = preset_of(model_only.model.name);
-  config.optimizer.beta2 = preset.beta2;
-  config.warmup = preset.warmup;
-  for (const Assignment& one : assignments) assign(config, one);
-  return config;
-}
-
 std::vector<Assignment> read_toml(const std::filesystem::path& path) {
   if (!std::filesystem::is_regular_file(path))
     fail(Code::kFile, "no config file at {}", path.string());
@@ -223,11 +211,9 @@ std::map<std::string, std::string> to_text(const RunConfig& config) {
     const std::string text = key.get(config);
     if (key.set(unused, text)) all.emplace(key.name, text);  // what is left open has no text
   }
-  auto defaults = to_text(OptimizerConfig{});
-  defaults.erase("beta2");  // the model has its own
+  const auto defaults = to_text(OptimizerConfig{});
   for (const auto& [field, text] : to_text(config.optimizer))
-    if ((!defaults.contains(field) || text != defaults.at(field)) &&
-        std::ranges::find(kDerived, field) == std::end(kDerived))
+    if (text != defaults.at(field) && std::ranges::find(kDerived, field) == std::end(kDerived))
       all.emplace(std::string(kOptimizer) + field, text);
   return all;
 }

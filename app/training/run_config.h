@@ -47,9 +47,6 @@ using Assignment = std::pair<std::string, std::string>;  // "section.key", value
 // not parse, with what it may be.
 void assign(RunConfig& config, const Assignment& assignment);
 
-// The model's defaults, and the assignments on top in their order.
-RunConfig config_from(const std::vector<Assignment>& assignments);
-
 // The assignments of a TOML file, in its order. Error(kFile), or Error(kInvalidArgument) with file
 // and line.
 std::vector<Assignment> read_toml(const std::filesystem::path& path);

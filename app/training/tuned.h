@@ -9,8 +9,7 @@ namespace laconic::app {
 
 // What a run takes where nothing was said.
 struct Preset {
-  std::int64_t steps = 0, batch = 0;    // batch is a rank's
-  double beta2 = 0.999, warmup = 0.05;  // warmup: a share of the steps
+  std::int64_t steps = 0, batch = 0;  // batch is a rank's
 };
 
 // Error(kInvalidArgument) with the nearest model name.

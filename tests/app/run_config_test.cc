@@ -14,7 +14,11 @@ namespace {
 using testing::refusal_of;
 using testing::says;
 
-RunConfig with(const std::vector<Assignment>& assignments) { return config_from(assignments); }
+RunConfig with(std::initializer_list<Assignment> assignments) {
+  RunConfig config;
+  for (const Assignment& one : assignments) assign(config, one);
+  return config;
+}
 
 std::filesystem::path file(const testing::Scratch& scratch, const std::string& text) {
   std::ofstream(scratch / "run.toml") << text;
@@ -97,13 +101,6 @@ TEST(RunConfig, WhatIsLeftOutComesFromTheTable) {
                      resolved(with({{"run.optimizer", "zero-one-adm"}}));
                    }),
                    {"zero-one-adam"}));
-}
-
-TEST(RunConfig, AModelsDefaultsGiveWayToWhatIsSaid) {
-  EXPECT_EQ(with({{"run.model", "resnet20"}}).optimizer.beta2, 0.999);
-  EXPECT_EQ(with({{"run.model", "gpt2-mini"}}).optimizer.beta2, 0.95);
-  EXPECT_EQ(with({{"optimizer.beta2", "0.999"}, {"run.model", "gpt2-mini"}}).optimizer.beta2,
-            0.999);
 }
 
 TEST(RunConfig, AResumeRefusesWhatWouldMakeItAnotherRun) {
