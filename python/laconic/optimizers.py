@@ -183,11 +183,12 @@ class AdamW(Optimizer):
         weight_decay: float = 1e-2,
         *,
         bias_correction: bool = True,
+        scale_block: int = 4096,
         **shared: Any,
     ) -> None:
         options = dict(
             algorithm="adamw", beta1=betas[0], beta2=betas[1], epsilon=eps, weight_decay=weight_decay,
-            bias_correction=bias_correction,
+            bias_correction=bias_correction, scale_block=scale_block,
         )  # fmt: skip
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay), options, **shared)
 
@@ -211,9 +212,11 @@ class SGD(Optimizer):
         lr: float = 1e-3,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
+        *,
+        scale_block: int = 4096,
         **shared: Any,
     ) -> None:
-        options = dict(algorithm="sgdm", momentum=momentum, weight_decay=weight_decay)
+        options = dict(algorithm="sgdm", momentum=momentum, weight_decay=weight_decay, scale_block=scale_block)
         super().__init__(params, dict(lr=lr, momentum=momentum, weight_decay=weight_decay), options, **shared)
 
 
