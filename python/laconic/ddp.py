@@ -1,7 +1,5 @@
 """DistributedDataParallel: its all-reduce taken over by an optimizer, or replaced by the one-bit mean of gradients."""
 
-from __future__ import annotations
-
 import logging
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +44,8 @@ def ddp(model: torch.nn.Module, optimizer: Optimizer, **options: Any) -> torch.n
     return model
 
 
-def _hand_over(optimizer: weakref.ref, bucket: dist.GradBucket) -> torch.futures.Future:
+# DDP looks at the annotations of hooks, so in this file they are types, not text.
+def _hand_over(optimizer: weakref.ref, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     here = optimizer()
     if here is not None:
         here._bucket_came(bucket.parameters())
@@ -108,7 +107,7 @@ def _close(queue: ThreadPoolExecutor, group: transport.Group | None) -> None:
         group.close()
 
 
-def one_bit_hook(state: OneBitState, bucket: dist.GradBucket) -> torch.futures.Future:
+def one_bit_hook(state: OneBitState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """A comm hook for those who keep their own optimizer: gradients become their one-bit mean with error feedback.
 
         ddp.register_comm_hook(laconic.OneBitState(), laconic.one_bit_hook)

@@ -213,6 +213,7 @@ class Optimizer(torch.optim.Optimizer):
                 "a GradScaler is used after steps without one, and an exchange has started: set "
                 "optimizer.overlap = False before training"
             )
+        self._overlap.disturbed()  # the next gradients are scaled too
         bad = torch.tensor([float(found)])
         if self._group is not None:
             bad = self._group.gather(bad).max()

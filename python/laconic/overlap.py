@@ -85,6 +85,10 @@ class Overlap:
         gradient = self.arena.parameters[i].grad
         self._seen[i] = None if gradient is None else (gradient, gradient._version)
 
+    def disturbed(self) -> None:
+        """The gradients of this step were not final when backward ended."""
+        self._alike = 0
+
     def note_again(self) -> None:
         for i, seen in enumerate(self._seen):
             if seen is not None:
