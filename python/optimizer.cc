@@ -176,7 +176,7 @@ void bind_optimizer(nb::module_& module) {
           [](const Handle& self, Floats out) { self->synced_weights(span_of(out)); },
           nb::arg("out").noconvert(), Release())
       .def_prop_ro("buckets", &buckets)
-      .def("redistribute", &redistribute, "bucket"_a, "whole"_a)
+      .def("redistribute", &redistribute, nb::arg("bucket"), nb::arg("whole").noconvert())
       .def(
           "restored", [](Handle& self) { self->restored(); }, Release())
       .def("stats", &stats)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import weakref
 from contextlib import contextmanager
 from typing import Any, Callable, Iterable
@@ -15,7 +16,7 @@ from .arena import Arena, check_parameter
 from .errors import InvalidArgument
 from .overlap import Overlap
 
-_FIXED = ("betas", "momentum", "beta", "eps")  # of an optimizer, not of its groups
+FIXED = ("betas", "momentum", "beta", "eps")  # of an optimizer, not of its groups
 
 
 def _text(value: Any) -> str:
@@ -78,6 +79,9 @@ class Optimizer(torch.optim.Optimizer):
 
     def _build(self) -> None:
         """Makes arena, core and hooks for the groups as they are. Collective."""
+        for lr, weight_decay in self._rates():
+            if not 0 <= lr < math.inf or not 0 <= weight_decay < math.inf:
+                raise InvalidArgument(f"lr={lr} and weight_decay={weight_decay}: both must be finite and at least 0")
         parameters, names, sizes = [], [], []
         for number, group in enumerate(self.param_groups):
             mine = [p for p in group["params"] if p.requires_grad]
@@ -146,7 +150,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _rates(self) -> list[tuple[float, float]]:
         for group in self.param_groups:
-            for name in _FIXED:
+            for name in FIXED:
                 if name in group and group[name] != self.defaults[name]:
                     raise InvalidArgument(
                         f"a group has {name}={group[name]}, the optimizer {self.defaults[name]}: {name} is the same for "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,7 +17,11 @@ if TYPE_CHECKING:
 
 # Options that may differ between the run that saved and the one that resumes.
 _FREE = {"total_steps", "threads", "shadow_every", "verify_every"}
+# What a group has from its construction; FIXED is part of the configuration, which was compared.
+_KEPT = {"params", "param_names", "compress", "betas", "momentum", "beta", "eps"}
 _WEIGHTS = "weights"
+_APART = ("mean", "owned")  # how state lies over the ranks, where each has its own
+_RANK = re.compile(r"(?:^|\.)(rank(\d+)/.*)$")
 
 
 class _Part:
@@ -69,7 +75,7 @@ def load(optimizer: Optimizer, saved: dict[str, Any]) -> None:
             "laconic.consolidate(optimizer)"
         )
     parts = _parts(optimizer)
-    taken = [part for part in parts if not whole or part.spread in ("same", "scalar")]
+    taken = [part for part in parts if not whole or part.spread not in _APART]
     _check_tensors(taken, tensors)
     for part in taken:
         part.values.copy_(tensors[part.name])
@@ -87,7 +93,7 @@ def finish_load(optimizer: Optimizer, groups: list[dict] | None) -> None:
     optimizer._first = False
     optimizer._arena.publish()
     for group, saved in zip(optimizer.param_groups, groups or []):
-        group.update({name: value for name, value in saved.items() if name not in ("params", "param_names")})
+        group.update({name: value for name, value in saved.items() if name in group and name not in _KEPT})
 
 
 def _load_weights(optimizer: Optimizer, tensors: dict[str, Tensor], parts: list[_Part]) -> None:
@@ -141,21 +147,27 @@ def consolidate(optimizer: Optimizer) -> dict[str, Any]:
     >>> optimizer = laconic.OneBitAdam([weight], lr=0.1, freeze_step=2)
     >>> optimizer.load_state_dict(laconic.consolidate(optimizer))
     """
-    parts = _parts(optimizer)
     tensors, whole = {}, []
-    lengths = dict(enumerate(count for _, count in optimizer._core.buckets))
-    for part in parts:
-        if part.spread in ("same", "scalar"):
+    lengths = _lengths(optimizer)
+    for part in _parts(optimizer):
+        if part.spread not in _APART:
             tensors[part.name] = part.values.clone()
         else:
-            length = lengths[int(part.name.split("/")[0].removeprefix("bucket"))]
-            tensors[part.name] = _together(_every(optimizer, part), part.spread, length)
+            tensors[part.name] = _together(_every(optimizer, part), part.spread, lengths[_bucket_of(part.name)])
             whole.append(part.name)
     synced = torch.empty_like(optimizer._arena.weights)
     optimizer._core.synced_weights(synced)
     tensors[_WEIGHTS] = synced
     header = _header(optimizer) | {"consolidated": True, "whole": whole, "rank": 0}
     return {"state": tensors, "param_groups": _groups(optimizer), "laconic": header}
+
+
+def _lengths(optimizer: Optimizer) -> list[int]:
+    return [count for _, count in optimizer._core.buckets]
+
+
+def _bucket_of(name: str) -> int:
+    return int(name.split("/")[0].removeprefix("bucket"))
 
 
 def _every(optimizer: Optimizer, part: _Part) -> list[tuple[int, Tensor]]:
@@ -202,56 +214,64 @@ class Sharded:
     def state_dict(self) -> dict[str, Any]:
         if self._saved_in is not None:
             return self._asked()
-        optimizer = self._optimizer
-        rank = f"rank{optimizer._transport.rank}/"
-        tensors = {rank + part.name: part.values for part in _parts(optimizer)}
-        tensors[rank + _WEIGHTS] = optimizer._arena.weights
-        begins = {part.name: (part.spread, part.begin) for part in _parts(optimizer)}
-        header = _header(optimizer) | {"begins": begins, "param_groups": _groups(optimizer)}
-        return tensors | {rank + "header": header}
+        optimizer, parts = self._optimizer, _parts(self._optimizer)
+        places = {part.name: (part.spread, part.begin) for part in parts}
+        header = _header(optimizer) | {"places": places, "param_groups": _groups(optimizer)}
+        tensors = {part.name: part.values for part in parts}
+        tensors |= {_WEIGHTS: optimizer._arena.weights, "header": _packed(header)}
+        return {f"rank{optimizer._transport.rank}/{name}": tensor for name, tensor in tensors.items()}
 
     def _asked(self) -> dict[str, Any]:
         """Empty places for what this rank must read: its own part, or those of all ranks that saved."""
         from torch.distributed.checkpoint import FileSystemReader
 
         known = FileSystemReader(self._saved_in).read_metadata().state_dict_metadata
-        keys = {key[key.index("rank") :]: about for key, about in known.items() if _is_ours(key)}
-        ranks = {key.split("/")[0] for key in keys}
-        own = f"rank{self._optimizer._transport.rank}"
-        exact = len(ranks) == self._optimizer._transport.size
-        wanted = {key: about for key, about in keys.items() if not exact or key.split("/")[0] == own}
+        found = {match[1]: (int(match[2]), about) for key, about in known.items() if (match := _RANK.search(key))}
+        own, size = self._optimizer._transport.rank, self._optimizer._transport.size
+        exact = len({rank for rank, _ in found.values()}) == size
         return {
-            key: torch.empty(about.size, dtype=about.properties.dtype) if hasattr(about, "size") else None
-            for key, about in wanted.items()
+            key: torch.empty(about.size, dtype=about.properties.dtype)
+            for key, (rank, about) in found.items()
+            if rank == own or not exact
         }
 
     def load_state_dict(self, read: dict[str, Any]) -> None:
-        headers = {int(key[4 : -len("/header")]): value for key, value in read.items() if key.endswith("/header")}
-        own = self._optimizer._transport.rank
-        if len(headers) == 1:
-            [(rank, header)] = headers.items()
-            tensors = {key.split("/", 1)[1]: value for key, value in read.items() if not key.endswith("/header")}
-            load(self._optimizer, {"state": tensors, "param_groups": header["param_groups"], "laconic": header})
-            return
-        header = headers[min(headers)]
-        lengths = [count for _, count in self._optimizer._core.buckets]
-        tensors, whole = {}, []
-        for name, (spread, _) in header["begins"].items():
-            if spread in ("same", "scalar"):
-                tensors[name] = read[f"rank0/{name}"]
-                continue
-            every = [(headers[r]["begins"][name][1], read[f"rank{r}/{name}"]) for r in sorted(headers)]
-            tensors[name] = _together(every, spread, lengths[int(name.split("/")[0].removeprefix("bucket"))])
-            whole.append(name)
-        synced = [tensors[name] for name in tensors if name.endswith("/x_sync")]
-        tensors[_WEIGHTS] = torch.cat(synced) if synced else read["rank0/" + _WEIGHTS]
-        header = header | {"consolidated": True, "whole": whole}
-        load(self._optimizer, {"state": tensors, "param_groups": header["param_groups"], "laconic": header})
-        assert own >= 0
+        ranks: dict[int, dict[str, Tensor]] = {}
+        for key, tensor in read.items():
+            rank, name = key.removeprefix("rank").split("/", 1)
+            ranks.setdefault(int(rank), {})[name] = tensor
+        if not ranks:
+            raise InvalidArgument("the checkpoint holds no state of a laconic optimizer")
+        headers = {rank: _unpacked(tensors.pop("header")) for rank, tensors in ranks.items()}
+        first = headers[min(headers)]
+        if first["ranks"] == self._optimizer._transport.size:
+            [tensors] = ranks.values()
+        else:
+            tensors = self._put_together(ranks, headers)
+            first |= {"consolidated": True, "whole": [n for n, (spread, _) in first["places"].items() if spread in _APART]}
+        load(self._optimizer, {"state": tensors, "param_groups": first["param_groups"], "laconic": first})
+
+    def _put_together(self, ranks: dict[int, dict[str, Tensor]], headers: dict[int, dict]) -> dict[str, Tensor]:
+        lengths = _lengths(self._optimizer)
+        tensors = dict(ranks[0])
+        for name, (spread, _) in headers[0]["places"].items():
+            if spread in _APART:
+                every = [(headers[rank]["places"][name][1], ranks[rank][name]) for rank in sorted(ranks)]
+                tensors[name] = _together(every, spread, lengths[_bucket_of(name)])
+        synced = [tensor for name, tensor in tensors.items() if name.endswith("/x_sync")]
+        if synced:
+            tensors[_WEIGHTS] = torch.cat(synced)
+        return tensors
 
 
-def _is_ours(key: str) -> bool:
-    return any(piece.startswith("rank") and piece[4:].isdigit() for piece in key.split("/")[0].split("."))
+def _packed(header: dict[str, Any]) -> Tensor:
+    file = io.BytesIO()
+    torch.save(header, file)
+    return torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8)
+
+
+def _unpacked(header: Tensor) -> dict[str, Any]:
+    return torch.load(io.BytesIO(header.numpy().tobytes()), weights_only=True)
 
 
 def save(path: Any, optimizer: Optimizer, extra: dict[str, str] | None = None) -> None:

@@ -1,7 +1,9 @@
 """Tests that run on every rank under torchrun: all those of a file in one launch for each number of ranks.
 
-    launch.py FILE OUT    a rank: runs the tests of FILE that are for this number of ranks, writes what failed to OUT
+    launch.py FILE OUT    a rank: runs the tests of FILE that are for this number of ranks, writes what failed to OUT;
+                          with ONLY=text in the environment, those whose name holds it
 """
+import faulthandler
 import functools
 import importlib.util
 import json
@@ -69,6 +71,7 @@ def main(path, out):
     import torch
     import torch.distributed as dist
 
+    faulthandler.dump_traceback_later(150, exit=True)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     rank, ranks = dist.get_rank(), dist.get_world_size()
     sys.modules["launch"] = sys.modules["__main__"]
@@ -76,7 +79,7 @@ def main(path, out):
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
     found = {}
     for counts, test in registered:
-        if ranks not in counts:
+        if ranks not in counts or os.environ.get("ONLY", "") not in test.__name__:
             continue
         torch.manual_seed(rank)
         try:
