@@ -32,16 +32,16 @@ class Counting(torch.utils.data.Dataset):
         return {"input_ids": row, "labels": row}
 
 
-torch.manual_seed(0)
-model = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=32, n_embd=64, n_layer=2, n_head=2))
-optimizer = laconic.ZeroOneAdam(model.parameters(), lr=3e-3, total_steps=STEPS, max_grad_norm=1.0)
-schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda t: min(1, (t + 1) / 10, (STEPS - t) / (STEPS / 2)))
-
 with tempfile.TemporaryDirectory() as folder:
-    arguments = TrainingArguments(
+    arguments = TrainingArguments(  # first: it joins the ranks, and the optimizer must know of them
         folder, max_steps=STEPS, per_device_train_batch_size=8, max_grad_norm=0, use_cpu=True, report_to=[],
         logging_steps=10, save_strategy="no", ddp_find_unused_parameters=False, disable_tqdm=True,
     )  # fmt: skip
+    torch.manual_seed(0)
+    shape = dict(n_positions=32, n_embd=64, n_layer=2, n_head=2)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=64, bos_token_id=0, eos_token_id=0, **shape))
+    optimizer = laconic.ZeroOneAdam(model.parameters(), lr=3e-3, total_steps=STEPS, max_grad_norm=1.0)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda t: min(1, (t + 1) / 10, (STEPS - t) / (STEPS / 2)))
     trainer = Trainer(model, arguments, train_dataset=Counting(), optimizers=(optimizer, schedule), callbacks=[TakeOver()])
     trainer.train()
 if trainer.is_world_process_zero():

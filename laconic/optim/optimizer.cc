@@ -173,7 +173,7 @@ class Engine final : public Optimizer {
   }
 
   std::vector<State> state() override {
-    if (!started_) start();
+    if (!started_) start_rules();
     std::vector<State> all;
     for (std::size_t b = 0; b < rules_.size(); ++b)
       for (State& one : rules_[b]->state()) {
@@ -197,7 +197,7 @@ class Engine final : public Optimizer {
   }
 
   void restored() override {
-    started_ = true;
+    started_ = counters_.t > 0;
     step_ = {};
     stats_ = {};
     stats_.step = static_cast<std::int64_t>(counters_.t);
@@ -261,8 +261,11 @@ class Engine final : public Optimizer {
     const std::string names[] = {"their first weights"};
     const std::uint64_t mine[] = {hash64(std::as_bytes(model_.weights))};
     agree(*metered_, names, mine, "start all ranks from the same weights, or broadcast them");
-    for (const auto& one : rules_) one->start();
+    start_rules();
     started_ = true;
+  }
+  void start_rules() {
+    for (const auto& one : rules_) one->start();
   }
 
   void begin_at(double lr) {

@@ -66,17 +66,22 @@ class Arena:
         self._versions = [parameter._version for parameter in self.parameters]
 
     def written(self) -> list[int]:
-        """The parameters that somebody else wrote to since note_versions(); refuses those that were replaced."""
-        found = []
+        """The parameters that somebody else wrote to since note_versions()."""
+        return [i for i, p in enumerate(self.parameters) if p._version != self._versions[i]]
+
+    def take_home(self, started: bool) -> None:
+        """Parameters whose memory was replaced, as module.to(...) does, come back; once `started`, unless values differ."""
         for i, (parameter, master) in enumerate(zip(self.parameters, self.masters)):
-            if parameter.dtype == torch.float32 and parameter.data_ptr() != master.data_ptr() and parameter.numel():
+            if parameter.dtype != torch.float32 or parameter.data_ptr() == master.data_ptr() or not parameter.numel():
+                continue
+            check_parameter(parameter, self.names[i])
+            if started and not torch.equal(parameter, master):
                 raise InvalidArgument(
-                    f"{self.names[i]} no longer lies in the optimizer's memory: another optimizer took it, or .data was "
-                    "replaced (module.to(...), load_state_dict(assign=True)); do that before the optimizer is made"
+                    f"{self.names[i]} no longer lies in the optimizer's memory and has other values: another optimizer "
+                    "took it, or .data was replaced (load_state_dict(assign=True)); do that before the first step"
                 )
-            if parameter._version != self._versions[i]:
-                found.append(i)
-        return found
+            master.copy_(parameter.detach())
+            parameter.data = master
 
     def read_back(self, written: list[int]) -> None:
         """Masters of low-precision parameters take what was written to these."""

@@ -69,6 +69,7 @@ class Optimizer(torch.optim.Optimizer):
         self._first = True
         self._skipped = 0
         super().__init__(params, {**defaults, "compress": True})
+        self._before_groups = process_group is None and not _initialised()
         self._transport, self._group = transport.connect(process_group, timeout)
         if self._group is not None:
             self._closer = weakref.finalize(self, self._group.close)
@@ -193,6 +194,7 @@ class Optimizer(torch.optim.Optimizer):
         return loss
 
     def _take_up_weights(self) -> None:
+        self._arena.take_home(started=not self._first)
         written = self._arena.written()
         if not written:
             return
@@ -230,6 +232,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _refuse_averaged(self) -> None:
         """Gradients that are equal on all ranks were averaged by somebody else, or all ranks see the same data."""
+        self._refuse_loneliness()
         if self._group is None:
             return
         gradient = self._arena.gradient
@@ -241,9 +244,17 @@ class Optimizer(torch.optim.Optimizer):
                 "(hand it over with laconic.ddp(model, optimizer)), or every rank has the same data"
             )
 
+    def _refuse_loneliness(self) -> None:
+        if self._before_groups and _initialised() and dist.get_world_size() > 1:
+            raise InvalidArgument(
+                f"the optimizer was made before init_process_group and knows nothing of the {dist.get_world_size()} "
+                "ranks: make it afterwards"
+            )
+
     # Under DistributedDataParallel gradients come bucket by bucket, and it writes them back when backward ends.
 
     def _take_over(self, index: dict[int, int]) -> None:
+        self._refuse_loneliness()
         self._index_of = index
         self._arena.attach = False
         self._overlap.remove()
@@ -326,6 +337,10 @@ class Optimizer(torch.optim.Optimizer):
 
     def __repr__(self) -> str:
         return f"{super().__repr__()}\n[{self.describe()}]" if self._core is not None else super().__repr__()
+
+
+def _initialised() -> bool:
+    return dist.is_available() and dist.is_initialized()
 
 
 def _begin_count(ends: tuple[int, int]) -> tuple[int, int]:

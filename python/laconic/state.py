@@ -90,7 +90,7 @@ def load(optimizer: Optimizer, saved: dict[str, Any]) -> None:
 
 def finish_load(optimizer: Optimizer, groups: list[dict] | None) -> None:
     optimizer._core.restored()
-    optimizer._first = False
+    optimizer._first = optimizer._core.stats()["step"] == 0
     optimizer._arena.publish()
     for group, saved in zip(optimizer.param_groups, groups or []):
         group.update({name: value for name, value in saved.items() if name in group and name not in _KEPT})
@@ -103,6 +103,7 @@ def _load_weights(optimizer: Optimizer, tensors: dict[str, Tensor], parts: list[
     elif any(part.name.endswith("/x_sync") for part in parts):
         torch.cat([part.values for part in parts if part.name.endswith("/x_sync")], out=weights)
     else:
+        optimizer._arena.take_home(started=False)
         optimizer._arena.read_back(optimizer._arena.written())
 
 

@@ -25,5 +25,6 @@ def test_the_first_example_runs_alone_and_on_two_ranks():
 def test_the_trainer_of_hugging_face_learns():
     pytest.importorskip("transformers")
     done = torchrun(2, EXAMPLES / "trainer.py", "60")
+    assert "2 ranks" in done.stdout
     assert "in place of DistributedDataParallel's all-reduce" in done.stdout
     assert float(re.search(r"final loss '?([\d.]+)", done.stdout)[1]) < 2.5, done.stdout
