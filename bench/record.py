@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 MEAN = "build/laconic bench mean"
+PYTHON = ".venv/bin/python -m"
 KINDS = ("dense", "one-bit", "random-sign --form two-round", "random-sign --form single-round", "random-sign --form count")
 MI = 1 << 20
 
@@ -26,6 +27,9 @@ SUITES = {
     "mean_1gbit": [f"{MEAN} --kind {kind} --elements {25 * MI} --ranks 2 --emulate 1gbit" for kind in ("dense", "one-bit")],
     "mean_nodes": [f"{MEAN} --kind {kind} --elements {4 * MI} --ranks 4 --ranks-per-node {per_node} --emulate 1gbit"
                    for kind in ("dense", "one-bit") for per_node in (1, 2)],
+    "python_means": [f"{PYTHON} torch.distributed.run --standalone --nproc-per-node=2 -m laconic.bench --repeats 15"],
+    "python_steps": [f"{PYTHON} laconic.bench steps --repeats 15"],
+    "python_cluster": ["bench/cluster --ranks 2"],
 }
 
 
