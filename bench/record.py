@@ -17,6 +17,7 @@ import results_page
 import studies
 
 MEAN = "build/laconic bench mean"
+PYTHON = ".venv/bin/python -m"
 KINDS = ("dense", "one-bit", "random-sign --form two-round", "random-sign --form single-round", "random-sign --form count")
 MI = 1 << 20
 
@@ -32,6 +33,9 @@ SUITES = {
             + ["build/laconic bench loop --task fashion-mnist --model resnet20 --batch 32"],
     "mean_nodes": [f"{MEAN} --kind {kind} --elements {4 * MI} --ranks 4 --ranks-per-node {per_node} --emulate 1gbit"
                    for kind in ("dense", "one-bit") for per_node in (1, 2)],
+    "python_means": [f"{PYTHON} torch.distributed.run --standalone --nproc-per-node=2 -m laconic.bench --repeats 15"],
+    "python_steps": [f"{PYTHON} laconic.bench steps --repeats 15"],
+    "python_cluster": ["bench/cluster --ranks 2"],
 }
 
 

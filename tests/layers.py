@@ -58,7 +58,7 @@ def refusal(path, bracket, header, public):
     may = MAY_INCLUDE[folder]
     if (header == "mpi.h" or MPI_FILE.fullmatch(header)) and not MPI_FILE.fullmatch(path.split("/")[-1]):
         return f"{header}: MPI belongs to files named mpi.*"
-    if header.startswith(("laconic/", "app/", "examples/")):
+    if header.startswith(("laconic/", "app/", "examples/", "python/")):
         if path in public and header not in public:
             return f"a public header includes {header}, which is not in cmake/public_headers.cmake"
         if folder_of(header) == folder:

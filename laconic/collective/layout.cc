@@ -17,20 +17,20 @@ Range part(std::size_t begin, std::size_t count, std::size_t length, std::size_t
 
 }  // namespace
 
-std::size_t slice_elements(std::size_t elements, std::size_t largest) {
-  constexpr std::size_t kSmallest = std::size_t{256} << 10, kUseful = 32;
-  return std::max(kSmallest, std::min(elements / kUseful, largest));
+std::size_t slice_elements(std::size_t elements, std::size_t largest, int useful) {
+  constexpr std::size_t kSmallest = std::size_t{256} << 10;
+  return std::max(kSmallest, std::min(elements / static_cast<std::size_t>(useful), largest));
 }
 
 Layout::Layout(std::size_t elements, int per_node, int nodes, std::size_t grain,
-               std::size_t largest_slice)
+               std::size_t largest_slice, int useful_slices)
     : elements_(elements),
       per_node_(static_cast<std::size_t>(per_node)),
       nodes_(static_cast<std::size_t>(nodes)),
       grain_(grain),
       shard_length_(part_length(elements, static_cast<std::size_t>(per_node))),
       longest_chunk_(part_length(std::min(elements, shard_length_), nodes_)) {
-  const std::size_t wanted = slice_elements(elements, largest_slice);
+  const std::size_t wanted = slice_elements(elements, largest_slice, useful_slices);
   const std::size_t of_chunk = wanted / (nodes_ * static_cast<std::size_t>(per_node));
   slice_length_ = grain == 0 ? longest_chunk_
                              : std::min(longest_chunk_, round_up(std::max(of_chunk, grain), grain));

@@ -115,7 +115,8 @@ std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Po
                                                               : Mean::kTile;
   const std::size_t largest =
       kind == MeanKind::kDense ? std::size_t{1} << 20 : std::size_t{8} << 20;
-  const Layout layout(config.elements, nodes.per_node, nodes.nodes, grain, largest);
+  const Layout layout(config.elements, nodes.per_node, nodes.nodes, grain, largest,
+                      nodes.world->useful_slices());
   const Range shard = layout.shard(nodes.local), chunk = layout.chunk(nodes.local, nodes.node);
   const Place place{.rank = nodes.world->rank(),
                     .voices = nodes.nodes,

@@ -30,7 +30,8 @@ SingleRound::SingleRound(const MeanConfig& config, const Nodes& nodes, Pool& poo
   const auto ranks = static_cast<std::size_t>(ranks_);
   const auto threads = static_cast<std::size_t>(pool.threads());
   runs_ = (words_ + ranks - 1) / ranks;
-  const std::size_t wanted = slice_elements(config.elements, config.elements) / kWord;
+  const std::size_t wanted =
+      slice_elements(config.elements, config.elements, nodes.world->useful_slices()) / kWord;
   // Slices start at whole tiles, so activity and bits of a tile lie together.
   runs_per_slice_ = std::min(runs_, round_up(std::max<std::size_t>(wanted / ranks, 1), kTileWords));
   slices_ = runs_ == 0 ? 0 : (runs_ + runs_per_slice_ - 1) / runs_per_slice_;
