@@ -108,6 +108,8 @@ class Group:
     def close(self) -> None:
         """Lets go of the process group; whoever waits in it gives up."""
         self._closed.set()
+        if self._flight and hasattr(self._group, "abort"):  # its destructor would wait for the others
+            self._group.abort()
         self._flight.clear()
         self._group = None
 

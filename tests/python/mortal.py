@@ -1,4 +1,5 @@
 """Ranks that may die. mortal.py killed|late overlap|plain; mortal.py resumed FOLDER."""
+import faulthandler
 import hashlib
 import os
 import signal
@@ -75,4 +76,5 @@ def resumed(folder):
 
 
 if __name__ == "__main__":
+    faulthandler.dump_traceback_later(90, exit=True)
     resumed(sys.argv[2]) if sys.argv[1] == "resumed" else dies(*sys.argv[1:3])
