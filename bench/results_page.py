@@ -60,7 +60,7 @@ def fashion_mnist(rows):
 
 
 def text(rows):
-    return ("GPT-2 mini (1.04 M parameters, bytes), 4 ranks, 2,048 bytes a step, 200 steps, 3 seeds.\n\n" + quality(rows, "perplexity") + "\n"
+    return ("GPT-2 mini (1.04 M parameters, bytes), 4 ranks, 1,024 bytes a step, 500 steps, 3 seeds.\n\n" + quality(rows, "perplexity") + "\n"
             + distances(rows, rows[0], "final_loss", False))
 
 

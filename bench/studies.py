@@ -46,7 +46,7 @@ def compare(commands, study, options, arms=ARMS):
 
 
 def text_options():
-    return f"--task text --data {data('shakespeare.txt')} --model gpt2-mini --ranks 4 --batch 4"
+    return f"--task text --data {data('shakespeare.txt')} --model gpt2-mini --ranks 4 --batch 2"
 
 
 def fashion_mnist(commands):
@@ -54,7 +54,7 @@ def fashion_mnist(commands):
 
 
 def text(commands):
-    return compare(commands, "text", f"{text_options()} --steps 200 --seeds 3 --set run.validate_every=20 --set run.validation_examples=200")
+    return compare(commands, "text", f"{text_options()} --steps 500 --seeds 3 --set run.validate_every=50 --set run.validation_examples=200")
 
 
 def seconds_by_kind(folder):

@@ -14,7 +14,7 @@ ADAM = {"fashion_mnist": (3e-3, 1e-2, 3e-2), "text": (1e-3, 3e-3, 1e-2), "mlm": 
 SGDM = (0.01, 0.03, 0.1)
 STUDIES = {
     "fashion_mnist": lambda: f"{FASHION_MNIST} --steps 120",
-    "text": lambda: f"{text_options()} --steps 120",
+    "text": lambda: f"{text_options()} --steps 150",
     "mlm": lambda: f"--task mlm --data {data('sst2')} {MASKED} --steps 100",
 }
 

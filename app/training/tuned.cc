@@ -17,7 +17,7 @@ struct Row {
   std::array<double, 5> lr;  // in the order of Algorithm
 };
 
-// resnet20, gpt2-mini and bert-mini: the best of the values that `bench/tune.py` tries. The others:
+// resnet20 and gpt2-mini: the best of the values that `bench/tune.py` tries. The others:
 // those of the nearest model, or of the papers, not tuned here.
 constexpr Row kRows[] = {
     //                                 sgdm  adamw 1-bit 0/1   birder
@@ -25,9 +25,9 @@ constexpr Row kRows[] = {
     {"resnet20", {400, 32}, {0.03, 1e-2, 1e-2, 1e-2, 1e-2}},
     {"resnet18", {1000, 32}, {0.03, 1e-3, 1e-3, 1e-3, 2e-3}},
     {"resnet50", {1000, 32}, {0.03, 1e-3, 1e-3, 1e-3, 2e-3}},
-    {"gpt2-mini", {400, 8}, {0.1, 3e-3, 3e-3, 3e-3, 3e-3}},
+    {"gpt2-mini", {400, 8}, {0.1, 1e-3, 1e-3, 1e-3, 1e-3}},
     {"gpt2", {1000, 2}, {0.05, 6e-4, 6e-4, 6e-4, 6e-4}},
-    {"bert-mini", {400, 16}, {0.1, 3e-3, 3e-3, 3e-3, 3e-3}},
+    {"bert-mini", {400, 16}, {0.1, 1e-3, 1e-3, 1e-3, 1e-3}},
     {"bert-base", {1000, 4}, {0.05, 1e-4, 1e-4, 1e-4, 1e-4}},
     {"bert-large", {1000, 2}, {0.05, 1e-4, 1e-4, 1e-4, 1e-4}},
 };
