@@ -119,7 +119,7 @@ def medians(folder):
 
 def overlap(commands):
     """A model of 8 buckets and more, at the rate where its dense exchange takes as long as backward."""
-    options = f"{LACONIC} train --task text --data generated --model gpt2-mini --optimizer adamw --ranks 2 --steps 25 --set optimizer.bucket_elements=65536"
+    options = f"{LACONIC} train --task text --data generated --model gpt2-mini --optimizer adamw --ranks 2 --batch 16 --steps 15 --set run.validation_examples=16 --set optimizer.bucket_elements=65536"
     out = RUNS / "overlap"
     run(commands, f"{options} --out {out}/free --overwrite")
     summary = json.loads((out / "free/summary.json").read_text())
