@@ -33,6 +33,10 @@ def main(text, metrics, steps):
     shape = dict(n_positions=CONTEXT, n_embd=128, n_layer=5, n_head=4)
     still = dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
     model = GPT2LMHeadModel(GPT2Config(vocab_size=260, bos_token_id=256, eos_token_id=256, **shape, **still))
+    for name, parameter in model.named_parameters():  # narrow models start wider, as the command's do
+        if parameter.dim() == 2:
+            deviation = 128**-0.5 if "wte" in name or "wpe" in name else 0.02 * (768 / 128) ** 0.5
+            torch.nn.init.normal_(parameter, 0, deviation / (10**0.5 if "c_proj" in name else 1))
     optimizer = laconic.ZeroOneAdam(model.parameters(), lr=1.0, total_steps=int(steps), max_grad_norm=None)
     wrapped = laconic.ddp(DDP(model), optimizer)
     random = torch.Generator().manual_seed(1 + rank)
