@@ -73,7 +73,7 @@ class Optimizer(torch.optim.Optimizer):
         self._transport, self._group = transport.connect(process_group, timeout)
         if self._group is not None:
             self._closer = weakref.finalize(self, self._group.close)
-            self._closer.atexit = False
+            self._closer.atexit = False  # laconic.transport closes all groups then
         self._build()
 
     # Construction.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import itertools
 import threading
 import time
+import weakref
 from collections import Counter, deque
 from datetime import timedelta
 
@@ -23,6 +25,15 @@ _LOOK = timedelta(seconds=1)  # how long a wait goes on before it looks whether 
 _GRACE = 5.0  # seconds that the others have to say that they are alive
 
 _opened: Counter = Counter()
+_open: weakref.WeakSet = weakref.WeakSet()
+
+
+# Gloo's threads take the interpreter's lock to drop a tensor; one that is late is killed by the interpreter's end, and
+# takes the process with it.
+@atexit.register
+def _close_all() -> None:
+    for group in list(_open):
+        group.close()
 
 
 class Group:
@@ -45,15 +56,16 @@ class Group:
         _opened[key] += 1
         self.name = f"laconic/{label}{'-'.join(map(str, ranks))}/{_opened[key]}"
         self._store = dist.PrefixStore(self.name, c10d._get_default_store())
-        self._group = self._open()
+        self._group = self._connect()
         self._sent: dict[tuple[int, int], torch.Tensor] = {}
         self._free: dict[int, list[torch.Tensor]] = {}
         self._flight: deque = deque()
         self._arrived: torch.Tensor | None = None
         self._splits = itertools.count()
         self._closed = threading.Event()
+        _open.add(self)
 
-    def _open(self):
+    def _connect(self):
         if self.backend == "gloo":
             return dist.ProcessGroupGloo(self._store, self.rank, self.size, self.timeout)
         return dist.new_group(self.ranks, self.timeout, self.backend, use_local_synchronization=True)

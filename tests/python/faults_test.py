@@ -58,6 +58,10 @@ def test_a_killed_job_goes_on_bit_for_bit(tmp_path):
     assert sorted(re.findall(ENDS, again.stdout)) == expected
 
 
+def test_a_rank_that_leaves_without_closing_anything_ends_well():
+    torchrun(2, MORTAL, "leaves")
+
+
 def test_mpirun_tells_ranks_too(tmp_path):
     if subprocess.run(["which", "mpirun"], capture_output=True).returncode:
         pytest.skip("no mpirun here")

@@ -1,4 +1,4 @@
-"""Ranks that may die. mortal.py killed|late overlap|plain; mortal.py resumed FOLDER."""
+"""Ranks that may die. mortal.py killed|late overlap|plain; mortal.py resumed FOLDER; mortal.py leaves."""
 import faulthandler
 import hashlib
 import os
@@ -75,6 +75,16 @@ def resumed(folder):
     dist.destroy_process_group()
 
 
+def leaves():
+    """Ends right after an exchange, closing nothing, while Gloo's threads still wait for the interpreter's lock."""
+    global groups
+    laconic.init_process_group()
+    groups = [laconic.transport.connect()[1] for _ in range(8)]
+    sys.setswitchinterval(1000)
+    for group in groups:
+        group.gather(torch.zeros(4))
+
+
 if __name__ == "__main__":
     faulthandler.dump_traceback_later(90, exit=True)
-    resumed(sys.argv[2]) if sys.argv[1] == "resumed" else dies(*sys.argv[1:3])
+    {"resumed": resumed, "leaves": leaves}.get(sys.argv[1], lambda *rest: dies(sys.argv[1], *rest))(*sys.argv[2:])
