@@ -50,7 +50,7 @@ def text_options():
 
 
 def fashion_mnist(commands):
-    return compare(commands, "fashion_mnist", f"{FASHION_MNIST} --steps 300 --seeds 3 --set run.validate_every=50", "adamw,sgdm,one-bit-adam,zero-one-adam,birder")
+    return compare(commands, "fashion_mnist", f"{FASHION_MNIST} --steps 800 --seeds 3 --set run.validate_every=100", "adamw,sgdm,one-bit-adam,zero-one-adam,birder")
 
 
 def text(commands):
@@ -141,7 +141,7 @@ def gpt2(commands):
     for optimizer in ("sgdm", *ARMS.split(",")):
         out = RUNS / "gpt2" / optimizer
         run(commands, f"{LACONIC} train --task text --data generated --model gpt2 --optimizer {optimizer} --ranks 2 --batch 1 --steps 3 "
-                      f"--set data.context=64 --set run.validation_examples=2 --set model.dropout=0 --out {out} --overwrite")
+                      f"--set model.vocabulary=50257 --set data.context=64 --set run.validation_examples=2 --set model.dropout=0 --out {out} --overwrite")
         summary = json.loads((out / "summary.json").read_text())
         steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
         rows.append({"optimizer": optimizer, "parameters": summary["parameters"], "loss_first": steps[0]["loss"], "loss_last": steps[-1]["loss"],

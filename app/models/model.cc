@@ -39,7 +39,7 @@ constexpr Published kModels[] = {
     {"bert-large", Reads::kBothSides, 1024, 24, 16, 0.1, 30522, 512, make_bert},
 };
 
-constexpr std::int64_t kWidest = 16384, kDeepest = 1024;
+constexpr std::int64_t kWidest = 16384, kDeepest = 1024, kMostTokens = 1 << 24;
 
 const Published& find(const std::string& name) {
   std::vector<std::string_view> names;
@@ -119,9 +119,26 @@ DataShape filled(const Published& model, DataShape shape) {
   return shape;
 }
 
+// The published number of tokens, or one for other data: more than these data have.
+void check_vocabulary(const Published& model, std::int64_t vocabulary, std::int64_t tokens) {
+  check_size(model, "the vocabulary", vocabulary, kMostTokens);
+  if (vocabulary > 0 && model.reads == Reads::kImages)
+    fail(Code::kInvalidArgument,
+         "{} reads images, and a vocabulary of {} is asked for: leave it out", model.name,
+         vocabulary);
+  if (vocabulary > 0 && vocabulary < tokens)
+    fail(Code::kInvalidArgument,
+         "the vocabulary of {} is to be {}, and the data have {} tokens: give at least so many, or "
+         "0",
+         model.name, vocabulary, tokens);
+}
+
 std::shared_ptr<Network> made(const ModelConfig& config, const DataShape& shape, Draw draw) {
   const Published& model = find(config.name);
-  return model.make(filled(model, config), filled(model, shape), draw);
+  check_vocabulary(model, config.vocabulary, shape.vocabulary);
+  DataShape full = filled(model, shape);
+  if (config.vocabulary > 0) full.vocabulary = config.vocabulary;
+  return model.make(filled(model, config), full, draw);
 }
 
 torch::Tensor viewed(const void* data, std::size_t count, at::IntArrayRef sizes,

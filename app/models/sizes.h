@@ -12,6 +12,7 @@ struct ModelConfig {
   std::int64_t depth = 0;  // blocks a stage, or layers
   std::int64_t heads = 0;  // transformers
   double dropout = -1;
+  std::int64_t vocabulary = 0;  // at least the data's tokens; 0: as many
 };
 
 }  // namespace laconic::app

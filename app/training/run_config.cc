@@ -115,6 +115,8 @@ const std::vector<Key>& keys() {
       key(
           "model.dropout", kSame, "a number below 1; negative: the model's own",
           [](double v) { return v < 1; }, LACONIC_MEMBER(model.dropout)),
+      key("model.vocabulary", kSame, "a whole number >= 0", from_zero,
+          LACONIC_MEMBER(model.vocabulary)),
       key("data.context", kSame, "a whole number >= 1", from_one, LACONIC_MEMBER(data.context)),
       key("data.tokenizer", kSame, "byte or bpe", any, LACONIC_MEMBER(data.tokenizer)),
       key("data.vocabulary", kSame, "a whole number >= 1", from_one,

@@ -308,6 +308,16 @@ TEST(Models, ImpossibleSizesAreRefusedSayingWhatIsPossible) {
   EXPECT_TRUE(says(refusal({.name = "resnet8", .dropout = 0.1}, kImages), {"no dropout"}));
 }
 
+TEST(Models, TheVocabularyMayBeLargerThanTheDatas) {
+  ModelConfig config = named("gpt2-mini");
+  config.vocabulary = 70;
+  EXPECT_EQ(make_model(config, kText, 1)->forward(some_tokens()).size(2), 70);
+  config.vocabulary = 49;
+  EXPECT_TRUE(says(refusal_of([&] { make_model(config, kText, 1); }), {"49", "50 tokens"}));
+  config.name = "resnet8";
+  EXPECT_TRUE(says(refusal_of([&] { make_model(config, kImages, 1); }), {"images", "49"}));
+}
+
 TEST(Batches, AreViewedWithoutACopy) {
   const Batch images = some_batch(kImages, 3), text = some_batch(kText, 2);
   EXPECT_EQ(inputs_of(images, kImages).data_ptr(), images.values.data());
