@@ -32,9 +32,9 @@ constexpr Word kAlgorithms[] = {word("sgdm", Algorithm::kSgdm), word("adamw", Al
                                 word("one-bit-adam", Algorithm::kOneBitAdam),
                                 word("zero-one-adam", Algorithm::kZeroOneAdam),
                                 word("birder", Algorithm::kBirder)};
-constexpr Word kForms[] = {word("two-round", RandomForm::kTwoRound),
-                           word("single-round", RandomForm::kSingleRound),
-                           word("count", RandomForm::kCount)};
+constexpr Word kForms[] = {word("two-round", ExchangeForm::kTwoRound),
+                           word("single-round", ExchangeForm::kSingleRound),
+                           word("count", ExchangeForm::kCount), word("auto", ExchangeForm::kAuto)};
 constexpr Word kNorms[] = {word("l2", kernels::Norm::kL2), word("l1", kernels::Norm::kL1)};
 constexpr Word kSkips[] = {word("block", Skip::kBlock), word("step", Skip::kStep)};
 constexpr Word kBooleans[] = {word("true", true), word("false", false)};
@@ -161,7 +161,10 @@ constexpr Field kFields[] = {
                             kUnsetOrAuto),
     field<&C::max_interval>("max_interval", kZeroOne, kFromOne, from_one),
     field<&C::beta>("beta", kBirder, kBelowOne, below_one),
-    field<&C::exchange>("exchange", kBirder, "two-round, single-round or count", word_only, kForms),
+    field<&C::exchange>("exchange", kBirder, "two-round, single-round, count or auto", word_only,
+                        kForms),
+    field<&C::strict>("strict", kEvery, kTrueOrFalse, any, kBooleans),
+    field<&C::guard>("guard", kEvery, kTrueOrFalse, any, kBooleans),
     field<&C::scale_block>("scale_block", kEvery, "0 (one scale a chunk) or a multiple of 64",
                            whole_words),
     field<&C::scale_norm>("scale_norm", kEvery, "l2 or l1", word_only, kNorms),
@@ -232,6 +235,12 @@ OptimizerConfig validated(OptimizerConfig config) {
       fail(Code::kInvalidArgument, "{} = {}: give {}", field.name, field.print(field, config),
            field.allowed);
   }
+  const bool codes = ((kOneBits | kBirder) & uses(config.algorithm)) != 0;
+  if (config.exchange == ExchangeForm::kAuto && !codes)
+    fail(Code::kInvalidArgument,
+         "exchange = auto: {} always exchanges exact means; leave it out, or choose one-bit-adam, "
+         "zero-one-adam or birder",
+         name(config.algorithm));
   if (config.algorithm == Algorithm::kOneBitAdam)
     fill(config.freeze_step, config, "freeze_step", percent(config, 20));
   if (config.algorithm == Algorithm::kZeroOneAdam) {

@@ -11,6 +11,9 @@
 namespace laconic {
 
 enum class Algorithm : std::uint8_t { kSgdm, kAdamW, kOneBitAdam, kZeroOneAdam, kBirder };
+// Birder's forms; kAuto, for every optimizer that codes: two rounds, or exact where that is
+// measured to be faster.
+enum class ExchangeForm : std::uint8_t { kTwoRound, kSingleRound, kCount, kAuto };
 enum class Skip : std::uint8_t { kBlock, kStep };  // what a gradient that is not finite stops
 
 inline constexpr std::int64_t kAuto = -1;  // decided while training, as the algorithm says
@@ -35,8 +38,10 @@ struct OptimizerConfig {
       kUnset;  // zero-one-adam; kAuto: intervals from the learning rate; unset: (T - freeze)/6
   std::int64_t max_interval = 16;  // zero-one-adam
 
-  double beta = 0.9;                            // birder
-  RandomForm exchange = RandomForm::kTwoRound;  // birder
+  double beta = 0.9;                                // birder
+  ExchangeForm exchange = ExchangeForm::kTwoRound;  // birder; kAuto: all that code
+  bool strict = false;  // kAuto decides once, before the first coded step
+  bool guard = false;   // Optimizer::exchange_exactly may be called
 
   std::size_t scale_block = 4096;
   kernels::Norm scale_norm = kernels::Norm::kL2;

@@ -15,7 +15,7 @@ class OneBitAdam final : public AdamRule {
   explicit OneBitAdam(const Bucket& bucket)
       : AdamRule(bucket),
         dense_(make(MeanKind::kDense)),
-        coded_(make(bucket.group.compress ? MeanKind::kOneBit : MeanKind::kDense)),
+        coded_(make_coded(MeanKind::kOneBit)),
         floors_(*coded_, v_.span(), bucket.config->variance_floor, bucket.config->scale_block == 0,
                 bucket.group.compress) {
     means_ = {coded_.get()};
@@ -38,12 +38,9 @@ class OneBitAdam final : public AdamRule {
 
   void redistribute(const Whole& whole, const Step&) override {
     // m += e/beta1, e the mean worker residual and the server residuals.
-    const auto worker = whole.find("worker_residual"), server = whole.find("server_residual");
-    for (std::size_t k = 0; k < m_.size(); ++k) {
-      const float e = (worker != whole.end() ? worker->second[k] : 0) +
-                      (server != whole.end() ? server->second[k] : 0);
-      m_[k] += e / static_cast<float>(bucket_.config->beta1);
-    }
+    const Buffer<float> e = unsaid(whole);
+    for (std::size_t k = 0; k < m_.size(); ++k)
+      m_[k] += e[k] / static_cast<float>(bucket_.config->beta1);
     for (const State& state : coded_->state())
       std::fill(state.values.begin(), state.values.end(), 0.0F);
   }

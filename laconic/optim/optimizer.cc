@@ -1,12 +1,14 @@
 #include "laconic/optim/optimizer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
 #include "laconic/kernels/dense.h"
+#include "laconic/optim/choice.h"
 #include "laconic/optim/queue.h"
 #include "laconic/optim/rule.h"
 #include "laconic/optim/schedule.h"
@@ -88,6 +90,11 @@ class Engine final : public Optimizer {
         pool_(config_.threads),
         schedule_(make_schedule(config_)) {
     agree_on_everything();
+    // One rank, or one node, has nothing to choose from: its means are exact, or go nowhere.
+    const bool coded_ways = !dense() && transport_.size() > 1 && nodes_.nodes > 1;
+    const bool chooses = coded_ways && config_.exchange == ExchangeForm::kAuto;
+    may_switch_ = coded_ways && (chooses || config_.guard);
+    if (chooses && nodes_.per_node > 1) flat_ = make_nodes(*metered_, kFlat);
     shadow_.ranges = model_.ranges;
     shadow_.sums.resize(model_.ranges.size());
     now_.resize(model_.groups.size());
@@ -98,7 +105,8 @@ class Engine final : public Optimizer {
         add_bucket(group, now, begin + at, std::min(config_.bucket_elements, group.elements - at));
       begin += group.elements;
     }
-    queue_ = std::make_unique<StepQueue>(buckets(), [this](int b) { rule(b).step(step_); });
+    if (chooses) choice_ = make_choice();
+    queue_ = std::make_unique<StepQueue>(buckets(), [this](int b) { work(b); });
     hashes_.resize(model_.ranges.size());
   }
 
@@ -142,6 +150,18 @@ class Engine final : public Optimizer {
     if (taken) count();
     tell(taken);
     if (taken) verify();
+  }
+
+  void exchange_exactly(int steps) override {
+    if (!config_.guard || begun_ || steps < 0)
+      fail(Code::kInvalidArgument,
+           "exchange_exactly({}) {}: give at least 0, between steps, with guard = true in the "
+           "configuration",
+           steps,
+           begun_          ? "inside a step"
+           : config_.guard ? ""
+                           : "without guard");
+    exact_left_ = steps;
   }
 
   void synchronize() override {
@@ -201,7 +221,10 @@ class Engine final : public Optimizer {
     step_ = {};
     stats_ = {};
     stats_.step = static_cast<std::int64_t>(counters_.t);
-    for (const auto& one : rules_) one->restored(counters_.frozen_at != 0);
+    for (const auto& one : rules_) {
+      one->restored(counters_.frozen_at != 0);
+      if (one->switching()) one->switching()->restored();
+    }
   }
 
   const OptimizerConfig& config() const noexcept override { return config_; }
@@ -217,6 +240,50 @@ class Engine final : public Optimizer {
   }
 
  private:
+  std::unique_ptr<Choice> make_choice() {
+    std::vector<std::size_t> sizes;
+    for (const Bucket& bucket : buckets_)
+      if (bucket.group.compress) sizes.push_back(bucket.x.size());
+    return std::make_unique<Choice>(config_, nodes_, flat_.world ? &flat_ : nullptr, pool_,
+                                    std::move(sizes));
+  }
+
+  void work(int bucket) {
+    if (!choice_ || step_.kind != Step::Kind::kCoded) return rule(bucket).step(step_);
+    const auto begin = std::chrono::steady_clock::now();
+    rule(bucket).step(step_);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    if (rule(bucket).switching()) choice_->took(choosing_index(bucket), took.count());
+  }
+  // Among the buckets that choose.
+  int choosing_index(int bucket) const {
+    int index = 0;
+    for (int b = 0; b < bucket; ++b) index += rule(b).switching() != nullptr;
+    return index;
+  }
+
+  // Before a coded step: the way of each bucket.
+  void choose_ways() {
+    const bool exact = exact_left_ > 0;
+    if (exact) --exact_left_;
+    if (choice_ && !exact) choice_->decide();
+    int index = 0;
+    for (const auto& one : rules_)
+      if (one->switching())
+        one->switching()->use(exact ? Way::kDense : choice_ ? choice_->way(index++) : Way::kCoded);
+    stats_.exchange = exact ? name(Way::kDense) : choice_ ? choice_->describe() : name(Way::kCoded);
+  }
+  // All that could be coded went exactly.
+  bool all_exact() const {
+    bool any = false;
+    for (const auto& one : rules_) {
+      if (!one->switching()) continue;
+      any = true;
+      if (one->switching()->taken() != Way::kDense) return false;
+    }
+    return any;
+  }
+
   Rule& rule(int bucket) const { return *rules_[static_cast<std::size_t>(bucket)]; }
   bool dense() const {
     return config_.algorithm == Algorithm::kSgdm || config_.algorithm == Algorithm::kAdamW;
@@ -228,6 +295,8 @@ class Engine final : public Optimizer {
   void add_bucket(const Group& group, const GroupStep* now, std::size_t begin, std::size_t count) {
     buckets_.push_back({.config = &config_,
                         .nodes = &nodes_,
+                        .flat = flat_.world ? &flat_ : nullptr,
+                        .may_switch = may_switch_,
                         .pool = &pool_,
                         .shadow = &shadow_,
                         .group = group,
@@ -275,6 +344,8 @@ class Engine final : public Optimizer {
                  step_.kind == Step::Kind::kCoded;
     if (shadow_.on) std::fill(shadow_.sums.begin(), shadow_.sums.end(), Shadow::Sums{});
     before_ = traffic_.total();
+    stats_.exchange.clear();
+    if (may_switch_ && step_.kind == Step::Kind::kCoded) choose_ways();
     begun_ = true;
     queue_->begin();
   }
@@ -345,7 +416,12 @@ class Engine final : public Optimizer {
     static constexpr const char* kKinds[] = {"nothing", "dense", "coded", "silent"};
     const auto now = traffic_.total();
     stats_.step = static_cast<std::int64_t>(counters_.t);
-    stats_.kind = taken ? kKinds[static_cast<std::size_t>(step_.kind)] : "skipped";
+    const bool coded = step_.kind == Step::Kind::kCoded && !all_exact();
+    const bool dense =
+        step_.kind == Step::Kind::kDense || (step_.kind == Step::Kind::kCoded && !coded);
+    stats_.kind = !taken  ? "skipped"
+                  : dense ? "dense"
+                          : kKinds[static_cast<std::size_t>(step_.kind)];
     stats_.bytes_inside = now.bytes_inside - before_.bytes_inside;
     stats_.bytes_between = now.bytes_between - before_.bytes_between;
     std::uint64_t bad = 0;
@@ -364,8 +440,8 @@ class Engine final : public Optimizer {
     totals_.bytes = totals_.bytes_inside + totals_.bytes_between;
     if (!taken) return void(++totals_.skipped);
     ++totals_.steps;
-    totals_.dense += step_.kind == Step::Kind::kDense;
-    totals_.coded += step_.kind == Step::Kind::kCoded;
+    totals_.dense += dense;
+    totals_.coded += coded;
     totals_.silent += step_.kind == Step::Kind::kSilent || step_.kind == Step::Kind::kNothing;
   }
 
@@ -398,7 +474,8 @@ class Engine final : public Optimizer {
   Transport& transport_;
   Traffic traffic_;
   std::unique_ptr<Transport> metered_;
-  Nodes nodes_;
+  Nodes nodes_, flat_;  // flat_.world is null unless buckets may choose it
+  bool may_switch_ = false;
   Pool pool_;
   std::unique_ptr<Schedule> schedule_;
   Counters counters_;
@@ -414,6 +491,8 @@ class Engine final : public Optimizer {
   std::int64_t verified_ = 0;
   std::vector<std::uint64_t> hashes_, all_hashes_;
   std::vector<double> norms_;
+  std::unique_ptr<Choice> choice_;    // null: nothing to choose
+  int exact_left_ = 0;                // coded steps that guard makes exact
   std::unique_ptr<StepQueue> queue_;  // last: its thread uses the rest
 };
 

@@ -46,6 +46,7 @@ struct StepStats {
   double residual_ratio =
       0;  // norm of what was left unsaid over the norm of what was said (coded steps)
   std::vector<Gauge> shadow;  // on shadow steps
+  std::string exchange;       // coded steps, with ways to choose from: those of the buckets
 };
 
 struct Totals {
@@ -82,6 +83,9 @@ class Optimizer {
     begin(lr);
     step();
   }
+  // The next coded steps, so many of them, exchange exact means: to get over a bad time. Equal on
+  // all ranks, between steps. Throws Error(kInvalidArgument) without `guard` in the config.
+  virtual void exchange_exactly(int steps) = 0;
   // After it all replicas are byte-equal. Collective; a no-op right after a sync.
   virtual void synchronize() = 0;
 

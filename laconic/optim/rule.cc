@@ -29,17 +29,42 @@ std::uint64_t Rule::bad_blocks() const {
 }
 
 std::unique_ptr<Mean> Rule::make(MeanKind kind, std::span<float> pending) const {
+  return make(kind, pending, *bucket_.nodes);
+}
+
+std::unique_ptr<Mean> Rule::make_coded(MeanKind kind, std::span<float> pending) {
+  if (!bucket_.group.compress) return make(MeanKind::kDense, pending);
+  if (!bucket_.may_switch) return make(kind, pending);
+  auto mean = std::make_unique<SwitchingMean>(
+      make(kind, pending), bucket_.flat ? make(kind, pending, *bucket_.flat) : nullptr,
+      make(MeanKind::kDense, pending), *bucket_.nodes);
+  switching_ = mean.get();
+  return mean;
+}
+
+std::unique_ptr<Mean> Rule::make(MeanKind kind, std::span<float> pending,
+                                 const Nodes& nodes) const {
   const OptimizerConfig& config = *bucket_.config;
-  return make_mean({.kind = kind,
-                    .elements = bucket_.x.size(),
-                    .bf16 = kind == MeanKind::kDense && config.bf16,
-                    .scale_block = config.scale_block,
-                    .scale_norm = config.scale_norm,
-                    .form = config.exchange,
-                    .seed = config.seed,
-                    .bucket = static_cast<std::uint32_t>(bucket_.index),
-                    .pending = pending},
-                   *bucket_.nodes, *bucket_.pool);
+  return make_mean(
+      {.kind = kind,
+       .elements = bucket_.x.size(),
+       .bf16 = kind == MeanKind::kDense && config.bf16,
+       .scale_block = config.scale_block,
+       .scale_norm = config.scale_norm,
+       .form = config.exchange == ExchangeForm::kAuto ? RandomForm::kTwoRound
+                                                      : static_cast<RandomForm>(config.exchange),
+       .seed = config.seed,
+       .bucket = static_cast<std::uint32_t>(bucket_.index),
+       .pending = pending},
+      nodes, *bucket_.pool);
+}
+
+Buffer<float> Rule::unsaid(const Whole& whole) const {
+  Buffer<float> sum(bucket_.x.size());
+  for (const auto& [name, values] : whole)
+    if (name.ends_with("_residual"))
+      for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += values[k];
+  return sum;
 }
 
 void Rule::for_each_tile(FunctionRef<void(std::size_t, std::size_t)> work) const {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 
+#include "laconic/collective/switching.h"
 #include "laconic/core/buffer.h"
 #include "laconic/kernels/dense.h"
 #include "laconic/kernels/update.h"
@@ -29,6 +30,8 @@ struct Shadow {
 struct Bucket {
   const OptimizerConfig* config;
   const Nodes* nodes;
+  const Nodes* flat;  // where ways may change and `nodes` is a hierarchy, else null
+  bool may_switch;    // a coded mean may be exchanged exactly
   Pool* pool;
   Shadow* shadow;
   Group group;
@@ -63,6 +66,8 @@ class Rule {
   virtual std::string describe() const = 0;
   // Blocks whose gradient (or mean) was not finite, so far.
   std::uint64_t bad_blocks() const;
+  // Its coded mean, where that may take another way; else null.
+  SwitchingMean* switching() const noexcept { return switching_; }
 
   // Another number of ranks: `whole` holds every state of the old run, averaged or put together.
   using Whole = std::map<std::string, std::vector<float>>;
@@ -70,6 +75,10 @@ class Rule {
 
  protected:
   std::unique_ptr<Mean> make(MeanKind kind, std::span<float> pending = {}) const;
+  // Of `kind` where the group is compressed, and able to switch where it may; else exact.
+  std::unique_ptr<Mean> make_coded(MeanKind kind, std::span<float> pending = {});
+  // The sum of the residuals in `whole`, over all ways.
+  Buffer<float> unsaid(const Whole& whole) const;
   // An exchange, gauged on shadow steps.
   void say(Mean& mean, Fill fill, Take take, const Step& step, std::span<const float> live = {});
   // work(begin, count) over the pool.
@@ -103,6 +112,9 @@ class Rule {
   std::vector<Mean*> means_;  // whose bad blocks count as ours
 
  private:
+  std::unique_ptr<Mean> make(MeanKind kind, std::span<float> pending, const Nodes& nodes) const;
+
+  SwitchingMean* switching_ = nullptr;
   std::atomic<std::uint64_t> bad_{0};
   std::unique_ptr<Mean> exact_;
   Buffer<float> given_, said_;

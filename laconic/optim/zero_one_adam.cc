@@ -25,7 +25,7 @@ class ZeroOneAdam final : public AdamRule {
         x_sync_(bucket.x.size()),
         pending_(bucket.x.size()),
         dense_(make(MeanKind::kDense)),
-        coded_(make(bucket.group.compress ? MeanKind::kOneBit : MeanKind::kDense, pending_.span())),
+        coded_(make_coded(MeanKind::kOneBit, pending_.span())),
         floors_(*coded_, v_.span(), bucket.config->variance_floor, bucket.config->scale_block == 0,
                 bucket.group.compress),
         residuals_(coded_->state()) {
@@ -99,13 +99,12 @@ class ZeroOneAdam final : public AdamRule {
   // into the weights.
   void redistribute(const Whole& whole, const Step& step) override {
     const auto &mean = whole.at("m"), &pending = whole.at("pending");
-    const auto server = whole.find("server_residual");
     const bool into_momentum = step.interval == 1 && reach_last() > 0;
     kernels::AdamStep s = sync_scalars(step);
     const auto per_reach = static_cast<float>(1 / (bucket_.config->beta1 * reach_last()));
-    Buffer<float> e(m_.size());
+    const Buffer<float> e = unsaid(whole);
     for (std::size_t k = 0; k < m_.size(); ++k) {
-      e[k] = pending[k] + (server != whole.end() ? server->second[k] : 0);
+      e[k] += pending[k];
       m_[k] = mean[k] + (into_momentum ? e[k] * per_reach : 0);
     }
     floors_.update();

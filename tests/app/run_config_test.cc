@@ -39,7 +39,7 @@ TEST(RunConfig, IsReadFromToml) {
   EXPECT_EQ(config.lr, 0.004);
   EXPECT_TRUE(config.tensorboard);
   EXPECT_EQ(config.optimizer.max_interval, 8);
-  EXPECT_EQ(config.optimizer.exchange, RandomForm::kCount);
+  EXPECT_EQ(config.optimizer.exchange, ExchangeForm::kCount);
 }
 
 TEST(RunConfig, TomlErrorsNameFileAndLine) {
@@ -83,7 +83,7 @@ TEST(RunConfig, ComesBackFromText) {
   for (const auto& one : to_text(config))
     if (!one.second.empty()) assign(back, one);
   EXPECT_EQ(to_text(resolved(back)), to_text(config));
-  EXPECT_EQ(back.optimizer.exchange, RandomForm::kSingleRound);
+  EXPECT_EQ(back.optimizer.exchange, ExchangeForm::kSingleRound);
   EXPECT_EQ(back.model.dropout, 0.25);
 }
 

@@ -33,6 +33,7 @@ class FakeOptimizer : public Optimizer {
   void begin(std::span<const GroupStep>) override {}
   void ready(int) override {}
   void step() override {}
+  void exchange_exactly(int) override {}
   void synchronize() override {}
   int buckets() const noexcept override { return 3; }
   NamedRange bucket(int index) const override;

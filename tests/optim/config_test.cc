@@ -47,7 +47,7 @@ OptimizerConfig nothing_default() {
           .double_every = kAuto,
           .max_interval = 8,
           .beta = 0.95,
-          .exchange = RandomForm::kSingleRound,
+          .exchange = ExchangeForm::kSingleRound,
           .scale_block = 0,
           .scale_norm = kernels::Norm::kL1,
           .bf16 = true,
@@ -81,9 +81,9 @@ TEST(OptimizerConfig, EnumsAreNames) {
                                Algorithm::kZeroOneAdam, Algorithm::kBirder})
     EXPECT_EQ(with("algorithm", name(each)).algorithm, each);
   EXPECT_STREQ(name(Algorithm::kOneBitAdam), "one-bit-adam");
-  EXPECT_EQ(with("exchange", "count").exchange, RandomForm::kCount);
-  EXPECT_EQ(with("exchange", "single-round").exchange, RandomForm::kSingleRound);
-  EXPECT_EQ(with("exchange", "two-round").exchange, RandomForm::kTwoRound);
+  EXPECT_EQ(with("exchange", "count").exchange, ExchangeForm::kCount);
+  EXPECT_EQ(with("exchange", "single-round").exchange, ExchangeForm::kSingleRound);
+  EXPECT_EQ(with("exchange", "two-round").exchange, ExchangeForm::kTwoRound);
   EXPECT_EQ(with("scale_norm", "l1").scale_norm, kernels::Norm::kL1);
   EXPECT_EQ(with("skip", "step").skip, Skip::kStep);
   EXPECT_TRUE(with("bf16", "true").bf16);
@@ -243,7 +243,7 @@ TEST(OptimizerConfig, FieldsOfOtherAlgorithmsAreNoConcern) {
                          .variance_kappa = 0,
                          .max_interval = 0,
                          .beta = 2,
-                         .exchange = static_cast<RandomForm>(9)};
+                         .exchange = static_cast<ExchangeForm>(9)};
   EXPECT_EQ(validated(config), config);
   config = {.algorithm = Algorithm::kBirder, .momentum = 4, .beta2 = 1};
   EXPECT_EQ(validated(config), config);

@@ -11,7 +11,7 @@ namespace {
 OptimizerConfig with_one_scale_and_auto_schedules(OptimizerConfig config) {
   config.scale_block = 0;
   config.bf16 = true;
-  config.exchange = RandomForm::kSingleRound;
+  config.exchange = ExchangeForm::kSingleRound;
   config.double_every = config.freeze_step = kAuto;
   config.beta2 = 0.9;  // looked at every 10 steps
   return config;
@@ -19,7 +19,7 @@ OptimizerConfig with_one_scale_and_auto_schedules(OptimizerConfig config) {
 
 OptimizerConfig with_l1_scales_and_no_corrections(OptimizerConfig config) {
   config.scale_norm = kernels::Norm::kL1;
-  config.exchange = RandomForm::kCount;
+  config.exchange = ExchangeForm::kCount;
   config.bias_correction = false;
   config.variance_floor = 0;
   config.max_grad_norm = 5;

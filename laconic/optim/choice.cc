@@ -1,0 +1,192 @@
+#include "laconic/optim/choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+#include "laconic/core/buffer.h"
+
+namespace laconic {
+namespace {
+
+constexpr std::size_t kShort = 16 << 10, kLong = 256 << 10;  // elements of a probe
+constexpr int kRepeats = 3;
+constexpr int kTrial = 5;  // steps of a trial; the first, which takes up residuals, is not counted
+constexpr double kNear = 3;  // ways that the probe finds this much slower are not tried
+constexpr int kWindow = 16, kWidestWindow = 64;
+constexpr double kChange = 1.5;   // of the level, up or down, in two windows: the network changed
+constexpr double kBetter = 0.97;  // a way must be faster by this to replace the coded one
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// The most of each value over ranks.
+void agree(Transport& world, std::vector<double>& values) {
+  std::vector<double> all(values.size() * static_cast<std::size_t>(world.size()));
+  world.all_gather(std::as_bytes(std::span(values)), std::as_writable_bytes(std::span(all)));
+  for (std::size_t at = 0; at < all.size(); ++at)
+    values[at % values.size()] = std::max(values[at % values.size()], all[at]);
+}
+
+MeanKind kind_of(Algorithm algorithm) {
+  return algorithm == Algorithm::kBirder ? MeanKind::kRandomSign : MeanKind::kOneBit;
+}
+
+}  // namespace
+
+Choice::Choice(const OptimizerConfig& config, const Nodes& nodes, const Nodes* flat, Pool& pool,
+               std::vector<std::size_t> sizes)
+    : config_(config),
+      nodes_(nodes),
+      flat_(flat),
+      pool_(pool),
+      sizes_(std::move(sizes)),
+      ways_(sizes_.size(), Way::kCoded),
+      possible_{Way::kCoded, Way::kDense},
+      taken_(sizes_.size()) {
+  if (flat_) possible_.push_back(Way::kFlat);
+  use(ways_);
+}
+
+void Choice::decide() {
+  if (sizes_.empty()) return;
+  if (!probed_) return probe();
+  ++steps_;
+  if (config_.strict) return;
+  if (!to_try_.empty()) {
+    if (steps_ == 1)
+      for (auto& seconds : taken_) seconds.clear();
+    if (steps_ == kTrial) try_next();
+  } else if (steps_ >= window_) {
+    watch();
+  }
+}
+
+void Choice::took(int bucket, double seconds) {
+  taken_[static_cast<std::size_t>(bucket)].push_back(seconds);
+}
+
+double Choice::time(Way way, std::size_t elements) {
+  const auto mean =
+      make_mean({.kind = way == Way::kDense ? MeanKind::kDense : kind_of(config_.algorithm),
+                 .elements = elements,
+                 .bf16 = way == Way::kDense && config_.bf16,
+                 .scale_block = config_.scale_block,
+                 .scale_norm = config_.scale_norm},
+                way == Way::kFlat ? *flat_ : nodes_, pool_);
+  Buffer<float> values(elements);
+  std::vector<double> seconds;
+  for (int i = 0; i < kRepeats; ++i) {
+    std::fill(values.span().begin(), values.span().end(), 0.5F);
+    const auto begin = std::chrono::steady_clock::now();
+    mean->reduce(values.span());
+    seconds.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return *std::min_element(seconds.begin(), seconds.end());
+}
+
+// A line through two points for each way, and from it every bucket's time.
+void Choice::probe() {
+  probed_ = true;
+  std::vector<double> times;
+  for (const Way way : possible_)
+    for (const std::size_t elements : {kShort, kLong}) times.push_back(time(way, elements));
+  agree(*nodes_.world, times);
+  tried_.clear();
+  for (std::size_t i = 0; i < possible_.size(); ++i) {
+    const double slope = std::max(0.0, times[2 * i + 1] - times[2 * i]) / (kLong - kShort);
+    Seconds predicted;
+    for (const std::size_t size : sizes_)
+      predicted.push_back(times[2 * i] + slope * (static_cast<double>(size) - kShort));
+    for (double& seconds : predicted) seconds = std::max(seconds, 0.0);
+    tried_.emplace_back(possible_[i], std::move(predicted));
+  }
+  const auto total = [](const auto& one) {
+    return std::accumulate(one.second.begin(), one.second.end(), 0.0);
+  };
+  std::ranges::sort(tried_, {}, total);
+  to_try_.clear();
+  for (const auto& one : tried_)
+    if (total(one) <= kNear * total(tried_.front())) to_try_.push_back(one.first);
+  settle();
+  steps_ = 0;
+  window_ = kWindow;
+  level_ = 0;
+  off_level_ = false;
+  tried_.clear();
+  if (config_.strict || to_try_.size() == 1) to_try_.clear();
+  if (!to_try_.empty()) use(std::vector<Way>(sizes_.size(), to_try_.front()));
+}
+
+void Choice::try_next() {
+  tried_.emplace_back(to_try_.front(), measured());
+  to_try_.erase(to_try_.begin());
+  steps_ = 0;
+  if (!to_try_.empty()) return use(std::vector<Way>(sizes_.size(), to_try_.front()));
+  settle();
+}
+
+// Every bucket takes what was fastest for it.
+void Choice::settle() {
+  std::vector<Way> best(sizes_.size());
+  for (std::size_t b = 0; b < sizes_.size(); ++b) {
+    const auto least = std::ranges::min_element(tried_, {}, [b](const auto& one) {
+      return one.second[b] * (one.first == Way::kCoded ? kBetter : 1.0);
+    });
+    best[b] = least->first;
+  }
+  use(best);
+}
+
+void Choice::watch() {
+  const Seconds now = measured();
+  const double all = std::accumulate(now.begin(), now.end(), 0.0);
+  steps_ = 0;
+  if (level_ == 0) {
+    level_ = all;
+    return;
+  }
+  const bool off = all > kChange * level_ || all * kChange < level_;
+  if (!off) {
+    off_level_ = false;
+    window_ = std::min(2 * window_, kWidestWindow);
+  } else if (!off_level_) {  // once may be chance
+    off_level_ = true;
+    window_ = kWindow;
+  } else {
+    probe();
+  }
+}
+
+void Choice::use(const std::vector<Way>& ways) {
+  ways_ = ways;
+  described_.clear();
+  for (const Way way : {Way::kDense, Way::kCoded, Way::kFlat}) {
+    const auto count = std::ranges::count(ways_, way);
+    if (count == std::ssize(ways_)) {
+      described_ = name(way);
+    } else if (count > 0) {
+      if (!described_.empty()) described_ += ", ";
+      described_ += fmt::format("{} in {} of {} buckets", name(way), count, ways_.size());
+    }
+  }
+}
+
+Choice::Seconds Choice::measured() {
+  Seconds medians;
+  for (auto& seconds : taken_) {
+    medians.push_back(median(seconds));
+    seconds.clear();
+  }
+  agree(*nodes_.world, medians);
+  return medians;
+}
+
+}  // namespace laconic

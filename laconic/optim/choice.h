@@ -1,0 +1,62 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "laconic/collective/switching.h"
+#include "laconic/optim/config.h"
+
+namespace laconic {
+
+// Which way the coded mean of each bucket takes, the same on all ranks: never slower than the
+// faster of coded and exact, but for the time it takes to find out.
+//
+// Before the first coded step all ways are measured on short vectors (a probe); those that may be
+// the fastest are then tried in some steps, and each bucket keeps what was fastest for it. From
+// then on the time of the steps is watched: when it changes for good, so did the network, and all
+// of this happens again. With `strict` the probe alone decides, once.
+class Choice {
+ public:
+  // `flat` is null where the layout of `nodes` is flat. `sizes`: elements of each bucket. The
+  // caller keeps all of it alive.
+  Choice(const OptimizerConfig& config, const Nodes& nodes, const Nodes* flat, Pool& pool,
+         std::vector<std::size_t> sizes);
+
+  // Collective, at the begin of a coded step.
+  void decide();
+  Way way(int bucket) const { return ways_[static_cast<std::size_t>(bucket)]; }
+  // The step of this bucket took so long. Called by one thread at a time, between two decisions.
+  void took(int bucket, double seconds);
+  // "coded", "dense in 3 of 16 buckets, coded in 13".
+  const std::string& describe() const noexcept { return described_; }
+
+ private:
+  using Seconds = std::vector<double>;  // of each bucket
+
+  void probe();
+  void try_next();
+  void settle();
+  void watch();
+  double time(Way way, std::size_t elements);
+  void use(const std::vector<Way>& ways);
+  // The most over ranks of each bucket's median since the last call.
+  Seconds measured();
+
+  const OptimizerConfig& config_;
+  const Nodes& nodes_;
+  const Nodes* flat_;
+  Pool& pool_;
+  const std::vector<std::size_t> sizes_;
+
+  std::vector<Way> ways_, possible_;
+  std::vector<std::pair<Way, Seconds>> tried_;
+  std::vector<Way> to_try_;
+  std::vector<std::vector<double>> taken_;  // seconds of the last steps, of each bucket
+  int steps_ = 0;                           // since something was decided
+  int window_ = 0;                          // steps that are looked at together
+  double level_ = 0;  // seconds of all buckets as they were decided; 0: none yet
+  bool probed_ = false, off_level_ = false;
+  std::string described_;
+};
+
+}  // namespace laconic
