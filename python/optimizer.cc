@@ -100,6 +100,7 @@ nb::dict stats(const Handle& self) {
   all["bad_blocks"] = stats.bad_blocks;
   all["grad_norm"] = stats.grad_norm;
   all["residual_ratio"] = stats.residual_ratio;
+  all["exchange"] = stats.exchange;
   all["shadow"] = shadow;
   return all;
 }

@@ -23,6 +23,11 @@ void add_run_options(CLI::App& command, RunOptions& options) {
         },
         help);
   };
+  const auto add_flag = [&](const char* option, std::string key, const char* help) {
+    command.add_flag_callback(
+        option, [&options, key = std::move(key)] { options.options.emplace_back(key, "true"); },
+        help);
+  };
   command
       .add_option("--config", options.config,
                   "A TOML file: sections run, schedule, optimizer, model, data")
@@ -47,6 +52,14 @@ void add_run_options(CLI::App& command, RunOptions& options) {
   add("--ranks-per-node", "optimizer.ranks_per_node",
       "Nodes: exact inside, coded between (default flat)")
       ->type_name("N");
+  add("--exchange", "optimizer.exchange",
+      "auto: each bucket dense, coded or flat, whichever is measured to be faster; Birder also "
+      "two-round, single-round or count")
+      ->type_name("FORM");
+  add_flag("--strict", "optimizer.strict",
+           "--exchange auto decides once, before the first coded step, and changes nothing later");
+  add_flag("--guard", "optimizer.guard",
+           "A spike of the loss or of the residual is answered with some exact steps");
   add("--init", "run.init", "Start from this model.safetensors, where names are equal")
       ->type_name("FILE");
   add("--out", "run.out", "Where results go (default runs/…)")->type_name("DIR");

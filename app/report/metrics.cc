@@ -25,6 +25,7 @@ void for_each_field(Record& record, const Visit& visit) {
   visit("exposed_seconds", record.exposed_seconds);
   visit("bad_blocks", record.bad_blocks);
   visit("residual_ratio", record.residual_ratio);
+  visit("exchange", record.exchange);
   visit("validation_loss", record.validation_loss);
   visit("validation_metric", record.validation_metric);
 }
@@ -39,6 +40,9 @@ struct ToJson {
   void operator()(const char* name, const std::optional<double>& value) const {
     if (value) json[name] = *value;
   }
+  void operator()(const char* name, const std::string& value) const {
+    if (!value.empty()) json[name] = value;
+  }
 };
 
 struct FromJson {
@@ -51,6 +55,9 @@ struct FromJson {
   void operator()(const char* name, double& value) const {
     const ordered_json& found = json.at(name);
     value = found.is_null() ? std::numeric_limits<double>::quiet_NaN() : found.get<double>();
+  }
+  void operator()(const char* name, std::string& value) const {
+    value = json.value(name, std::string());
   }
   void operator()(const char* name, std::optional<double>& value) const {
     if (json.contains(name)) (*this)(name, value.emplace());

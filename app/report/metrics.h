@@ -23,6 +23,7 @@ struct StepRecord {
   double exposed_seconds = 0;  // from the end of backward to the end of the step
   std::int64_t bad_blocks = 0;
   std::optional<double> residual_ratio = {};
+  std::string exchange = {};  // where there is a choice: coded, flat, dense, or how many buckets
   std::optional<double> validation_loss = {}, validation_metric = {};
 };
 

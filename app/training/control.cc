@@ -7,8 +7,8 @@ namespace laconic::app {
 
 Control::Control(Transport& engine) : transport_(engine.split(0)) {}
 
-void Control::post(double loss, int stop) {
-  mine_ = {loss, static_cast<double>(stop)};
+void Control::post(double loss, double residual, int stop) {
+  mine_ = {loss, residual, static_cast<double>(stop)};
   transport_->post({.kind = Kind::kAllGather}, std::as_bytes(std::span(&mine_, 1)));
   posted_ = true;
 }
@@ -22,6 +22,7 @@ std::optional<Control::Said> Control::take() {
     Message message{};
     std::memcpy(&message, blocks[r].data(), sizeof message);
     said.loss += message.loss / transport_->size();
+    said.residual = std::max(said.residual, message.residual);
     said.stop = std::max(said.stop, static_cast<int>(message.stop));
   }
   transport_->retire();

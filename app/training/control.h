@@ -7,19 +7,21 @@
 
 namespace laconic::app {
 
-// What ranks tell each other about every step beside gradients: the loss, and whether to stop. It
-// travels while the next step is computed, so nobody waits for it; it takes 16 bytes a rank, which
-// are not in the figures of the optimizer. One thread at a time, between steps.
+// What ranks tell each other about every step beside gradients: the loss, how much was left
+// unsaid, and whether to stop. It travels while the next step is computed, so nobody waits for it;
+// it takes 24 bytes a rank, which are not in the figures of the optimizer. One thread at a time,
+// between steps.
 class Control {
  public:
   struct Said {
-    double loss = 0;  // the mean over ranks
-    int stop = 0;     // the largest; 0: nobody wishes to
+    double loss = 0;      // the mean over ranks
+    double residual = 0;  // the largest
+    int stop = 0;         // the largest; 0: nobody wishes to
   };
 
   // Collective.
   explicit Control(Transport& engine);
-  void post(double loss, int stop);
+  void post(double loss, double residual, int stop);
   // What everyone posted last; nothing if that was taken already.
   std::optional<Said> take();
   // For other rounds between steps. REQUIRES: take() was called since post().
@@ -27,7 +29,7 @@ class Control {
 
  private:
   struct Message {
-    double loss, stop;
+    double loss, residual, stop;
   };
   std::unique_ptr<Transport> transport_;
   Message mine_{};

@@ -9,6 +9,7 @@
 #include "app/report/file.h"
 #include "app/training/control.h"
 #include "app/training/evaluation.h"
+#include "app/training/guard.h"
 #include "app/training/model_file.h"
 #include "laconic/checkpoint/checkpoint.h"
 #include "laconic/core/error.h"
@@ -132,6 +133,10 @@ class Rank {
     unpack_buffers(buffers, *model_);
     first_ = std::stoll(manifest.extra.at("step"));
     done_ = json::parse(manifest.extra.at("done")).get<Done>();
+    if (config_.optimizer.guard && manifest.extra.contains("guard")) {
+      guard_.restore(json::parse(manifest.extra.at("guard")));
+      optimizer().exchange_exactly(guard_.left());
+    }
     resumed_ = fmt::format("resumed at step {}{}", first_,
                            how == Resume::kExact
                                ? ""
@@ -218,10 +223,32 @@ class Rank {
                           .exposed_seconds = exposed,
                           .bad_blocks = static_cast<std::int64_t>(stats.bad_blocks),
                           .residual_ratio = {},
+                          .exchange = stats.exchange,
                           .validation_loss = {},
                           .validation_metric = {}};
     if (stats.kind == "coded") pending_.residual_ratio = stats.residual_ratio;
-    control_.post(loss_, run_.stop != nullptr ? run_.stop->load() : 0);
+    if (!stats.exchange.empty()) guard_.stepped();
+    if (stats.exchange != exchange_ && !stats.exchange.empty()) {
+      exchange_ = stats.exchange;
+      say(fmt::format("from step {} on the exchange is {}", t, exchange_));
+    }
+    control_.post(loss_, stats.residual_ratio, run_.stop != nullptr ? run_.stop->load() : 0);
+  }
+
+  void say(const std::string& line) {
+    if (progress_) progress_->say(line);
+  }
+
+  // A spike is answered with exact steps. REQUIRES: all ranks were told the same.
+  void guard(const Control::Said& said) {
+    if (!config_.optimizer.guard) return;
+    std::optional<double> residual;
+    if (pending_.residual_ratio) residual = said.residual;
+    if (const auto why = guard_.look(said.loss, residual)) {
+      optimizer().exchange_exactly(Guard::kExactSteps);
+      say(fmt::format("guard: at step {} {}; the next {} coded steps are exact", pending_.step,
+                      *why, Guard::kExactSteps));
+    }
   }
 
   // Learns what all ranks told about the last step.
@@ -231,6 +258,7 @@ class Rank {
     stop_ = said->stop;
     pending_.loss = said->loss;
     heard_ = true;
+    guard(*said);
   }
 
   // Writes down the last step, now that all ranks have told their loss.
@@ -296,6 +324,7 @@ class Rank {
                      {"done", json(done_).dump()},
                      {"step", fmt::format("{}", t)},
                      {"data", fmt::format("{:016x}", run_.data->fingerprint())},
+                     {"guard", guard_.state().dump()},
                      {"describe", describe()}},
                     pack_buffers(*model_));
   }
@@ -396,6 +425,8 @@ class Rank {
   int stop_ = 0, without_loss_ = 0;
   bool heard_ = false;
   StepRecord pending_;
+  Guard guard_;
+  std::string exchange_;  // as it was told last
   Quality quality_;
   Batch batch_;
   std::optional<MetricsFile> metrics_;

@@ -46,6 +46,8 @@ class Optimizer(torch.optim.Optimizer):
         seed: int = 0,
         shadow_every: int = 0,
         verify_every: int = 0,
+        exchange: str | None = None,
+        strict: bool = False,
         bf16: bool = False,
         overlap: bool = True,
         threads: int | None = None,
@@ -59,9 +61,12 @@ class Optimizer(torch.optim.Optimizer):
             seed=seed,
             shadow_every=shadow_every,
             verify_every=verify_every,
+            strict=strict,
             bf16=bf16,
             threads=threads or torch.get_num_threads(),
         )
+        if exchange is not None:
+            options["exchange"] = exchange
         self._options = {name: _text(value) for name, value in options.items()}
         self._core: _core.Optimizer | None = None
         self._overlap: Overlap | None = None

@@ -11,7 +11,8 @@ _SHARED = """
     Shared by all optimizers: `process_group` (default: all ranks), `ranks_per_node` (None: flat, always coded; a number
     or "auto": exact inside a node, coded between nodes), `bucket_mb` (how much is exchanged at a time while backward
     runs), `max_grad_norm` (clipping, over all ranks), `seed`, `shadow_every` (gauge coded against exact means),
-    `verify_every` (prove that replicas are equal), `bf16` (exact means travel as bf16), `overlap`, `threads` (default:
+    `verify_every` (prove that replicas are equal), `exchange="auto"` (optimizers that code: each bucket coded or exact,
+    whichever is measured to be faster, so runs do not repeat bit for bit; `strict=True`: decided once), `bf16` (exact means travel as bf16), `overlap`, `threads` (default:
     torch.get_num_threads()), `timeout` (a timedelta; default: the process group's).
     A group may have its own `lr`, `weight_decay` and `compress=False` (exact means).
 """
@@ -131,7 +132,7 @@ class OneBitAdam(Optimizer):
 class Birder(Optimizer):
     """Birder: random signs from the first step on, no residuals; about 2 to 3 times AdamW's learning rate.
 
-    `exchange` is "two-round" (the paper's), "single-round" (half the bytes) or "count" (less noise).
+    `exchange` is "two-round" (the paper's), "single-round" (half the bytes), "count" (less noise) or "auto".
 
     >>> import torch, laconic
     >>> weight = torch.nn.Parameter(torch.zeros(1000))
@@ -155,10 +156,11 @@ class Birder(Optimizer):
         **shared: Any,
     ) -> None:
         options = dict(
-            algorithm="birder", beta=beta, weight_decay=weight_decay, exchange=exchange, total_steps=total_steps,
+            algorithm="birder", beta=beta, weight_decay=weight_decay, total_steps=total_steps,
             scale_block=scale_block,
         )  # fmt: skip
-        super().__init__(params, dict(lr=lr, beta=beta, weight_decay=weight_decay), options, **shared)
+        defaults = dict(lr=lr, beta=beta, weight_decay=weight_decay)
+        super().__init__(params, defaults, options, exchange=exchange, **shared)
 
 
 @_documented
