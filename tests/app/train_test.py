@@ -107,6 +107,15 @@ class Training(Command):
         self.assertEqual(summary["config"]["optimizer.scale_block"], "128")
         self.assertEqual(summary["config"]["optimizer.scale_norm"], "l1")
 
+    def test_the_way_of_the_exchange_is_chosen_and_told(self):
+        self.train("auto", *TEXT, "--steps", "20", "--ranks", "2", "--optimizer", "birder", "--exchange", "auto", "--strict", "--emulate", "20mbit")
+        self.assertEqual({step["exchange"] for step in self.metrics("auto")}, {"coded"})
+        self.refused(2, ["exchange = auto", "adamw"], "train", *TEXT, "--optimizer", "adamw", "--exchange", "auto", "--out", self.folder / "no")
+
+    def test_a_guarded_run_without_a_spike_is_the_run_itself(self):
+        runs = [self.train(str(guard), *TEXT, "--steps", "12", "--optimizer", "birder", *guard) for guard in ([], ["--guard"])]
+        self.assertEqual(runs[0]["weights_hash"], runs[1]["weights_hash"])
+
     def test_one_rank_trains_too(self):
         summary = self.train("a", *IMAGES, "--ranks", "1", "--steps", "4", "--optimizer", "birder")
         self.assertEqual(summary["bytes_sent_per_rank"], 0)

@@ -68,6 +68,15 @@ def test_overlap_with_backward_changes_no_bit(rank, ranks):
 
 
 @over(2)
+def test_the_way_of_the_exchange_may_be_left_to_measurement(rank, ranks):
+    model = network()
+    optimizer = laconic.OneBitAdam(model.parameters(), lr=1e-3, freeze_step=1, exchange="auto", strict=True)
+    train(model, optimizer, 4, rank)
+    assert optimizer.stats()["exchange"] in ("coded", "dense")
+    assert same_on_all_ranks(flat(model))
+
+
+@over(2)
 def test_ddp_hands_its_gradients_over(rank, ranks):
     for views in (False, True):
         for name, make in makers(bucket_mb=SMALL).items():
