@@ -124,7 +124,7 @@ class Comparison {
     }
     fmt::print(
         "± is the standard deviation over {} seed(s); \"to baseline's\": within 1 % of {}'s last "
-        "validation loss\n",
+        "accuracy, or validation loss where there is none\n",
         options_.seeds, arms_.front());
   }
 

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kWithin = 1.01;  // of the baseline's last validation loss
+constexpr double kWithin = 1.01;  // of the baseline's last accuracy, or of its validation loss
 
 double mean(const std::vector<double>& values) {
   double sum = 0;
@@ -46,7 +46,7 @@ double median_of(const std::vector<FinishedRun>& runs, double StepRecord::*field
 
 struct Validated {
   std::int64_t step = 0;
-  double loss = 0, seconds = 0;
+  double loss = 0, metric = 0, seconds = 0;
 };
 
 // Means over the runs, at the steps that all of them validated.
@@ -54,13 +54,14 @@ std::vector<Validated> validation_curve(const std::vector<FinishedRun>& runs) {
   std::map<std::int64_t, std::vector<const StepRecord*>> by_step;
   for (const FinishedRun& run : runs)
     for (const StepRecord& record : run.records)
-      if (record.validation_loss) by_step[record.step].push_back(&record);
+      if (record.validation_loss && record.validation_metric) by_step[record.step].push_back(&record);
   std::vector<Validated> curve;
   for (const auto& [step, records] : by_step) {
     if (records.size() != runs.size()) continue;
     Validated point{.step = step};
     for (const StepRecord* record : records) {
       point.loss += *record->validation_loss / static_cast<double>(records.size());
+      point.metric += *record->validation_metric / static_cast<double>(records.size());
       point.seconds += record->seconds / static_cast<double>(records.size());
     }
     curve.push_back(point);
@@ -89,10 +90,16 @@ void add_times_to_baseline(json& arms, const std::vector<std::vector<FinishedRun
   const auto last = validation_curve(runs[baseline]);
   if (last.empty())
     fail(Code::kInvalidArgument, "the baseline has no validated step that all its seeds share");
+  const Validated& wanted = last.back();
+  const bool by_accuracy = runs[baseline].front().summary.value("metric", "") == "accuracy";
+  const auto reached = [&](const Validated& point) {
+    return by_accuracy ? point.metric * kWithin >= wanted.metric
+                       : point.loss <= wanted.loss * kWithin;
+  };
   for (std::size_t i = 0; i < runs.size(); ++i) {
     arms[i]["steps_to_baseline"] = arms[i]["seconds_to_baseline"] = nullptr;
     for (const Validated& point : validation_curve(runs[i])) {
-      if (point.loss > last.back().loss * kWithin) continue;
+      if (!reached(point)) continue;
       arms[i]["steps_to_baseline"] = point.step;
       arms[i]["seconds_to_baseline"] = point.seconds;
       break;

@@ -21,6 +21,7 @@ FinishedRun finished(const char* optimizer, double final_loss, std::vector<doubl
     record.step_seconds = step_seconds;
     record.seconds = step_seconds * static_cast<double>(i + 1);
     record.validation_loss = validation[i];
+    record.validation_metric = 1 - validation[i] / 10;
     run.records.push_back(record);
   }
   return run;
@@ -47,6 +48,18 @@ TEST(Comparison, TellsWhenAnArmCameToTheBaselinesQuality) {
   EXPECT_EQ(arms[1]["steps_to_baseline"], 2);
   EXPECT_EQ(arms[1]["seconds_to_baseline"], 2.0);
   EXPECT_TRUE(arms[2]["seconds_to_baseline"].is_null());
+}
+
+TEST(Comparison, QualityIsTheAccuracyWhereThereIsOne) {
+  std::vector<std::vector<FinishedRun>> runs = {{finished("adamw", 1, {3, 2, 1}, 10)},
+                                                {finished("near", 1, {3, 2, 1.08}, 1)}};
+  json arms = json::array();
+  for (auto& one : runs) {
+    one.front().summary["metric"] = "accuracy";
+    arms.push_back(summarize_arm(one));
+  }
+  add_times_to_baseline(arms, runs, 0);
+  EXPECT_EQ(arms[1]["steps_to_baseline"], 3) << "0.892 of 0.9, though the loss is 8 % higher";
 }
 
 TEST(Gate, ComparesWithTheBaselineOrWithANumber) {
