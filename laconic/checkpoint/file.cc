@@ -105,6 +105,17 @@ void write_file(const fs::path& path, std::span<const std::span<const std::byte>
   sync_directory(path.has_parent_path() ? path.parent_path() : ".");
 }
 
+void make_directories(const fs::path& directory) {
+  if (directory.empty() || fs::is_directory(directory)) return;
+  const fs::path parent = directory.parent_path();
+  make_directories(parent);
+  std::error_code error;
+  fs::create_directory(directory, error);
+  if (error)
+    fail(Code::kFile, "cannot make the folder {}: {}", directory.string(), error.message());
+  sync_directory(parent.empty() ? "." : parent);
+}
+
 void rename_path(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) fail_with_errno("replace", to);
 }

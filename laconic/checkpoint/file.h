@@ -7,8 +7,8 @@
 
 #include "laconic/core/error.h"
 
-// Files as checkpoints and results need them: whole or not there at all. Failures are Error(kFile) with the
-// path and what the system said.
+// Files as checkpoints and results need them: whole or not there at all. Failures are Error(kFile)
+// with the path and what the system said.
 namespace laconic {
 
 // A regular file, open for reading. Movable.
@@ -33,6 +33,9 @@ class InputFile {
 // `path`. After an error `path` is as it was and the temporary file is gone.
 void write_file(const std::filesystem::path& path,
                 std::span<const std::span<const std::byte>> pieces);
+
+// Makes the folder and those above it that are missing, and makes their names safe.
+void make_directories(const std::filesystem::path& directory);
 
 // Replaces `to`. Safe only after sync_directory of the folder that both are in.
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
