@@ -92,6 +92,26 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
   }
 }
 
+void check_nesting(std::string_view json, const fs::path& path) {
+  constexpr int kDeepest = 64;
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (quoted && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (!quoted && (c == '[' || c == '{')) {
+      if (++depth > kDeepest)
+        fail(Code::kCorrupt, "{} nests lists and objects deeper than {} at byte {}", path.string(),
+             kDeepest, i);
+    } else if (!quoted && (c == ']' || c == '}')) {
+      --depth;
+    }
+  }
+}
+
 void write_file(const fs::path& path, std::span<const std::span<const std::byte>> pieces) {
   fs::path temporary = path;
   temporary += ".laconic-tmp";

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string_view>
 
 #include "laconic/core/error.h"
 
@@ -28,6 +29,10 @@ class InputFile {
   int descriptor_;
   std::uint64_t size_ = 0;
 };
+
+// JSON text that is nested deeper than any of ours is Error(kCorrupt): to copy or print it would
+// take a stack as deep.
+void check_nesting(std::string_view json, const std::filesystem::path& path);
 
 // Writes the pieces one after the other under a temporary name, makes that safe, and renames it to
 // `path`. After an error `path` is as it was and the temporary file is gone.

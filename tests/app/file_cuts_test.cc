@@ -7,7 +7,6 @@
 
 #include "app/data/files.h"
 #include "app/report/file.h"
-#include "app/report/metrics.h"
 #include "laconic/checkpoint/safetensors.h"
 #include "laconic/core/error.h"
 #include "tests/checkpoint/scratch.h"
@@ -91,44 +90,6 @@ INSTANTIATE_TEST_SUITE_P(All, WholeFile,
                                            Writer{"Summary", write_summary},
                                            Writer{"Cache", write_cached}),
                          [](const auto& info) { return info.param.name; });
-
-// metrics.jsonl grows line by line; a crash leaves any beginning of it.
-TEST(CutMetrics, EveryBeginningReadsAsTheLinesThatAreWhole) {
-  const Scratch scratch;
-  const fs::path path = scratch / "metrics.jsonl";
-  {
-    app::MetricsFile file(path);
-    for (int step = 1; step <= 3; ++step) file.append({.step = step, .loss = 0.5, .kind = "dense"});
-    file.close();
-  }
-  const std::string whole = read_text(path);
-  for (std::size_t length = 0; length <= whole.size(); ++length) {
-    write_text(path, whole.substr(0, length));
-    const auto lines =
-        std::count(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length), '\n');
-    const auto records = app::read_metrics(path);
-    // A line that lacks nothing but its end counts.
-    const bool full_line = length < whole.size() && whole[length] == '\n';
-    ASSERT_EQ(std::ssize(records), lines + (full_line ? 1 : 0)) << length;
-    app::MetricsFile continued(path, 2);
-    continued.append({.step = 3, .kind = "coded"});
-    continued.close();
-    ASSERT_EQ(app::read_metrics(path).back().kind, "coded") << length;
-  }
-}
-
-TEST(CutMetrics, AFullDiskIsTold) {
-  const Scratch scratch;
-  app::MetricsFile file(scratch / "metrics.jsonl");
-  const FileSizeLimit limit(100);
-  try {
-    for (int step = 1; step <= 100; ++step) file.append({.step = step, .kind = "dense"});
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::kFile);
-    EXPECT_NE(std::string(error.what()).find("metrics.jsonl"), std::string::npos) << error.what();
-  }
-}
 
 }  // namespace
 }  // namespace laconic::testing
