@@ -3,12 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <fstream>
+#include <span>
 #include <system_error>
 
-#include "laconic/core/error.h"
+#include "laconic/checkpoint/file.h"
 
 namespace laconic::app {
 namespace {
@@ -20,16 +21,6 @@ namespace fs = std::filesystem;
 }
 
 std::error_code last_error() { return {errno, std::generic_category()}; }
-
-bool write_all(int descriptor, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
 
 }  // namespace
 
@@ -62,19 +53,19 @@ std::vector<fs::path> files_in(const fs::path& directory) {
 }
 
 void write_file(const fs::path& path, std::string_view bytes) {
+  static std::atomic<int> number;
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
   if (error) fail_at("make the directory of", path, error);
-  std::string temporary = path.string() + ".XXXXXX";
-  const int descriptor = ::mkstemp(temporary.data());
-  if (descriptor < 0) fail_at("create", temporary, last_error());
-  const bool written = write_all(descriptor, bytes) && ::fsync(descriptor) == 0;
-  if (!written) error = last_error();
-  if (::close(descriptor) != 0 && !error) error = last_error();
-  if (!error) fs::rename(temporary, path, error);
-  if (!error) return;
-  ::unlink(temporary.c_str());
-  fail_at("write", path, error);
+  const fs::path own = fmt::format("{}.{}-{}", path.string(), ::getpid(), number++);
+  const std::span<const std::byte> pieces[] = {std::as_bytes(std::span(bytes))};
+  try {
+    laconic::write_file(own, pieces);
+    rename_path(own, path);
+  } catch (...) {
+    fs::remove(own, error);
+    throw;
+  }
 }
 
 }  // namespace laconic::app

@@ -18,6 +18,10 @@ Tokenizer::Tokenizer(std::vector<Merge> merges) : merges_(std::move(merges)), te
         fail(Code::kCorrupt, "token {} is merged of {} and {}, which is no earlier text", made,
              left, right);
     texts_.push_back(texts_[left] + texts_[right]);
+    // Texts could double from one to the next.
+    if (texts_.back().size() > kLongestWord)
+      fail(Code::kCorrupt, "token {} stands for {} bytes, words have at most {}", made,
+           texts_.back().size(), kLongestWord);
     merged_.emplace(pair_key(left, right), static_cast<Token>(made));
   }
 }

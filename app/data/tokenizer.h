@@ -30,7 +30,8 @@ class Tokenizer {
   using Merge = std::pair<Token, Token>;  // the i-th makes token kFirstMerge + i
 
   Tokenizer() : Tokenizer(std::vector<Merge>{}) {}
-  // Throws Error(kCorrupt) for a merge of tokens that do not exist before it.
+  // Throws Error(kCorrupt) for a merge of tokens that do not exist before it, or that no word
+  // holds.
   explicit Tokenizer(std::vector<Merge> merges);
   // Merges the most frequent pair, of equals the smaller one, until there are `vocabulary` tokens
   // or no pair occurs twice. Throws Error(kInvalidArgument) for a vocabulary outside [kFirstMerge,

@@ -1,8 +1,10 @@
 #include "app/report/metrics.h"
 
+#include <concepts>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "laconic/checkpoint/file.h"
 #include "laconic/core/error.h"
 
 namespace laconic::app {
@@ -51,6 +53,12 @@ struct FromJson {
   template <typename T>
   void operator()(const char* name, T& value) const {
     json.at(name).get_to(value);
+  }
+  template <std::integral T>
+  void operator()(const char* name, T& value) const {
+    const ordered_json& found = json.at(name);
+    if (!found.is_number_integer()) fail(Code::kCorrupt, "`{}` is not a whole number", name);
+    found.get_to(value);
   }
   void operator()(const char* name, double& value) const {
     const ordered_json& found = json.at(name);
@@ -104,8 +112,10 @@ std::vector<StepRecord> read_metrics(const fs::path& path) {
   for (std::size_t begin = 0, number = 1; begin < text.size(); ++number) {
     const std::size_t end = text.find('\n', begin);
     try {
-      records.push_back(to_record(text.substr(begin, end - begin)));
-    } catch (const nlohmann::json::exception& error) {
+      const std::string line = text.substr(begin, end - begin);
+      check_nesting(line, path);
+      records.push_back(to_record(line));
+    } catch (const std::exception& error) {
       if (end == std::string::npos) break;  // torn by a crash
       fail(Code::kCorrupt, "{}, line {} is no record of a step: {}", path.string(), number,
            error.what());

@@ -6,6 +6,7 @@
 
 #include "app/report/file.h"
 #include "app/timing.h"
+#include "laconic/checkpoint/file.h"
 #include "laconic/core/error.h"
 
 namespace laconic::app {
@@ -22,7 +23,9 @@ json read_summary(const fs::path& folder) {
          "end",
          folder.string());
   try {
-    json summary = json::parse(read_text(path));
+    const std::string text = read_text(path);
+    check_nesting(text, path);
+    json summary = json::parse(text);
     if (summary.is_object()) return summary;
   } catch (const json::exception& error) {
     fail(Code::kCorrupt, "{} is no JSON: {}", path.string(), error.what());

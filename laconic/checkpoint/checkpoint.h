@@ -35,10 +35,10 @@ struct Manifest {
 };
 
 // Collective. The checkpoint that was at `path` stays whole until the new one is; after an error it
-// is still there. Error(kFile) with the path and what the system said, Error(kInvalidArgument) when
-// at `path` there is something else or `extra` is not UTF-8: the same on all ranks. Needs 4 bytes a
-// parameter for a while. `own`: numbers that this rank wants back (a model's running statistics,
-// say), equally many on all ranks.
+// is still there, or the new one if all that failed was to make its name last. Error(kFile) with
+// the path and what the system said, Error(kInvalidArgument) when at `path` there is something else
+// or `extra` is not UTF-8: the same on all ranks. Needs 4 bytes a parameter for a while. `own`:
+// numbers that this rank wants back (a model's running statistics, say), equally many on all ranks.
 void save_checkpoint(const std::filesystem::path& path, Optimizer& optimizer,
                      const std::map<std::string, std::string>& extra = {},
                      std::span<const double> own = {});

@@ -92,6 +92,26 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
   }
 }
 
+void check_nesting(std::string_view json, const fs::path& path) {
+  constexpr int kDeepest = 64;
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (quoted && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (!quoted && (c == '[' || c == '{')) {
+      if (++depth > kDeepest)
+        fail(Code::kCorrupt, "{} nests lists and objects deeper than {} at byte {}", path.string(),
+             kDeepest, i);
+    } else if (!quoted && (c == ']' || c == '}')) {
+      --depth;
+    }
+  }
+}
+
 void write_file(const fs::path& path, std::span<const std::span<const std::byte>> pieces) {
   fs::path temporary = path;
   temporary += ".laconic-tmp";
@@ -103,6 +123,17 @@ void write_file(const fs::path& path, std::span<const std::span<const std::byte>
     throw;
   }
   sync_directory(path.has_parent_path() ? path.parent_path() : ".");
+}
+
+void make_directories(const fs::path& directory) {
+  if (directory.empty() || fs::is_directory(directory)) return;
+  const fs::path parent = directory.parent_path();
+  make_directories(parent);
+  std::error_code error;
+  fs::create_directory(directory, error);
+  if (error)
+    fail(Code::kFile, "cannot make the folder {}: {}", directory.string(), error.message());
+  sync_directory(parent.empty() ? "." : parent);
 }
 
 void rename_path(const fs::path& from, const fs::path& to) {

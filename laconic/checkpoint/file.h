@@ -4,11 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string_view>
 
 #include "laconic/core/error.h"
 
-// Files as checkpoints and results need them: whole or not there at all. Failures are Error(kFile) with the
-// path and what the system said.
+// Files as checkpoints and results need them: whole or not there at all. Failures are Error(kFile)
+// with the path and what the system said.
 namespace laconic {
 
 // A regular file, open for reading. Movable.
@@ -29,10 +30,17 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
+// JSON text that is nested deeper than any of ours is Error(kCorrupt): to copy or print it would
+// take a stack as deep.
+void check_nesting(std::string_view json, const std::filesystem::path& path);
+
 // Writes the pieces one after the other under a temporary name, makes that safe, and renames it to
 // `path`. After an error `path` is as it was and the temporary file is gone.
 void write_file(const std::filesystem::path& path,
                 std::span<const std::span<const std::byte>> pieces);
+
+// Makes the folder and those above it that are missing, and makes their names safe.
+void make_directories(const std::filesystem::path& directory);
 
 // Replaces `to`. Safe only after sync_directory of the folder that both are in.
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);

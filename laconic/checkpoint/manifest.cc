@@ -39,18 +39,41 @@ json to_json(const Manifest& manifest) {
           {"extra", manifest.extra}};
 }
 
-Manifest from_json(const json& text) {
+// Numbers of JSON as whole ones that fit; every complaint names the file.
+class Reading {
+ public:
+  explicit Reading(const fs::path& path) : path_(path) {}
+
+  template <typename T>
+  T whole(const json& object, const char* name) const {
+    const json& value = object.at(name);
+    const bool fits = value.is_number_unsigned()  ? std::in_range<T>(value.get<std::uint64_t>())
+                      : value.is_number_integer() ? std::in_range<T>(value.get<std::int64_t>())
+                                                  : false;
+    if (!fits)
+      fail(Code::kCorrupt, "{}: `{}` is not a whole number that fits", path_.string(), name);
+    return value.get<T>();
+  }
+  Manifest manifest(const json& text) const;
+
+ private:
+  const fs::path& path_;
+};
+
+Manifest Reading::manifest(const json& text) const {
   Manifest manifest;
   manifest.algorithm = text.at("algorithm");
   manifest.config = text.at("config");
-  manifest.step = text.at("step");
-  manifest.ranks = text.at("ranks");
-  manifest.elements = text.at("elements");
+  manifest.step = whole<std::int64_t>(text, "step");
+  manifest.ranks = whole<int>(text, "ranks");
+  manifest.elements = whole<std::uint64_t>(text, "elements");
   for (const json& group : text.at("groups"))
-    manifest.groups.push_back({group.at("name"), group.at("elements"), group.at("lr_factor"),
-                               group.at("weight_decay"), group.at("compress")});
+    manifest.groups.push_back({group.at("name"), whole<std::size_t>(group, "elements"),
+                               group.at("lr_factor"), group.at("weight_decay"),
+                               group.at("compress")});
   for (const json& file : text.at("files"))
-    manifest.files.push_back({file.at("name"), {file.at("bytes"), file.at("seal")}});
+    manifest.files.push_back(
+        {file.at("name"), {whole<std::uint64_t>(file, "bytes"), file.at("seal")}});
   manifest.extra = text.at("extra");
   return manifest;
 }
@@ -184,13 +207,15 @@ Manifest read_manifest(const fs::path& path) {
   std::string text(file.size(), ' ');
   file.read(0, std::as_writable_bytes(std::span(text)));
   const std::string seal = checked_seal(text, kClose, file_path);
+  check_nesting(text, file_path);
+  const Reading reading(file_path);
   try {
     const json parsed = json::parse(text);
-    if (const int format = parsed.at("format"); format != Manifest::kFormat)
+    if (const auto format = reading.whole<int>(parsed, "format"); format != Manifest::kFormat)
       fail(Code::kUnavailable,
            "{} is of format {}, this laconic reads format {}: use the version that wrote it",
            file_path.string(), format, Manifest::kFormat);
-    Manifest manifest = from_json(parsed);
+    Manifest manifest = reading.manifest(parsed);
     check_file_names(manifest, file_path);
     manifest.seal = seal;
     manifest.folder = folder;

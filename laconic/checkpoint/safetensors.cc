@@ -117,6 +117,7 @@ class HeaderReader {
   std::string seal() const { return checked_seal(text_, kClose, path_); }
 
   void parse(std::map<std::string, SafetensorsFile::Entry>& tensors, Metadata& metadata) const {
+    check_nesting(text_, path_);
     const json header = json::parse(text_, nullptr, false);
     if (!header.is_object()) corrupt("has a header that is not a JSON object");
     for (const auto& [name, value] : header.items())

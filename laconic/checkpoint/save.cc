@@ -17,7 +17,7 @@ void prepare(const Places& places) {
     fail(Code::kInvalidArgument,
          "{} exists and is not a checkpoint: choose another path, or remove it first",
          places.target.string());
-  fs::create_directories(places.parent);
+  make_directories(places.parent);
   fs::remove_all(places.fresh);
   fs::create_directory(places.fresh);
 }
@@ -64,8 +64,10 @@ void finish_manifest(const Places& places, const Optimizer& optimizer,
   write_manifest(manifest);
 }
 
+// An empty folder at the target is replaced by the rename: what lies aside may be the only
+// checkpoint then.
 void put_in_place(const Places& places) {
-  const bool replaces = fs::exists(places.target);
+  const bool replaces = fs::exists(places.target / kManifestName);
   if (replaces) {
     fs::remove_all(places.aside);
     rename_path(places.target, places.aside);

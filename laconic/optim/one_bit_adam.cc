@@ -65,7 +65,7 @@ class OneBitAdam final : public AdamRule {
           const float* g = bucket_.g.data() + tile.begin;
           const bool good = !tile.fallback && kernels::all_finite(g, tile.count);
           kernels::momentum(s, good ? g : nullptr, m_.data() + tile.begin, tile.values, tile.count);
-          return good || tile.fallback;
+          return good || tile.fallback || leave_out();
         },
         [&](std::size_t at, std::span<const float> mean) {
           kernels::AdamStep here = s;

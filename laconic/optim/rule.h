@@ -102,6 +102,13 @@ class Rule {
       kernels::all_finite(part.data(), count) ? work(at, part) : note_bad();
     });
   }
+  // A tile whose gradient is not finite was filled without it. Coded means then ask again, block by
+  // block, and count themselves; exact ones take what they have: true, counted here.
+  bool leave_out() {
+    if (bucket_.group.compress) return false;
+    note_bad();
+    return true;
+  }
   void note_bad() { bad_.fetch_add(1, std::memory_order_relaxed); }
 
   double lr() const { return bucket_.now->lr; }

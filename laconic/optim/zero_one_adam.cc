@@ -184,7 +184,7 @@ class ZeroOneAdam final : public AdamRule {
           const bool good = !rests && !tile.fallback && kernels::all_finite(g, tile.count);
           kernels::zero_one_message(s, shrink, good ? g : nullptr, m_.data() + tile.begin,
                                     pending_.data() + tile.begin, tile.values, tile.count);
-          return good || rests || tile.fallback;
+          return good || rests || tile.fallback || leave_out();
         },
         [&, settled = sync_scalars(step)](std::size_t at, std::span<const float> mean) {
           settle(settled, m_.data() + at, at, mean);

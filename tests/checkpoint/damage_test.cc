@@ -150,13 +150,11 @@ TEST(DamagedCheckpoint, ANewerFormatAsksForANewerProgram) {
 
 TEST(DamagedCheckpoint, AManifestThatMakesNoSenseIsRefused) {
   const std::vector<std::pair<const char*, const char*>> forgeries = {
-      {"\"format\": 1", "\"format\": \"1\""},
-      {"\"ranks\": 2", "\"ranks\": 2000000000"},
-      {"\"ranks\": 2", "\"ranks\": -1"},
-      {"\"step\": 10", "\"step\": null"},
-      {"rank00001", "../k00001"},
-      {"\"groups\": [", "\"groups\": [3,"},
-      {"\"extra\": {}", "\"extra\": {\"a\": 1}"},
+      {"\"format\": 1", "\"format\": \"1\""},     {"\"ranks\": 2", "\"ranks\": 2000000000"},
+      {"\"ranks\": 2", "\"ranks\": -1"},          {"\"step\": 10", "\"step\": null"},
+      {"\"step\": 10", "\"step\": 1e300"},        {"\"ranks\": 2", "\"ranks\": 4294967298"},
+      {"\"elements\": 1000", "\"elements\": -1"}, {"rank00001", "../k00001"},
+      {"\"groups\": [", "\"groups\": [3,"},       {"\"extra\": {}", "\"extra\": {\"a\": 1}"},
       {"\"extra\": {}", "\"extra\": {"},
   };
   for (const auto& [from, to] : forgeries) {

@@ -179,6 +179,18 @@ TEST(Safetensors, ASmallFileCannotAskForMuch) {
   }
 }
 
+// A million lists in each other would take a stack as deep to print or to copy.
+TEST(Safetensors, ADeepHeaderIsRefused) {
+  const Scratch scratch;
+  constexpr std::size_t kDepth = 1'000'000;
+  const std::string deep = std::string(kDepth, '[') + std::string(kDepth, ']');
+  for (const std::string& member :
+       {"\"dtype\":" + deep, "\"dtype\":\"F32\",\"shape\":[" + deep + "],\"data_offsets\":[0,0]"}) {
+    write_text(scratch / "a.safetensors", with_header("\"a\":{" + member + "},", 0));
+    expect_corrupt(scratch / "a.safetensors", "deep");
+  }
+}
+
 TEST(Safetensors, AFailedWriteLeavesWhatWasThere) {
   const Scratch scratch;
   const auto path = scratch / "a.safetensors";

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <latch>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -30,6 +32,17 @@ void gather(Transport& t) {
   const std::byte in{1};
   std::vector<std::byte> out(static_cast<std::size_t>(t.size()));
   t.all_gather(std::span(&in, 1), out);
+}
+
+// The sockets that this process holds.
+std::set<std::string> sockets() {
+  std::set<std::string> all;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    const std::string target = std::filesystem::read_symlink(entry.path(), ignored).string();
+    if (target.starts_with("socket:")) all.insert(target);
+  }
+  return all;
 }
 
 void expect_missing(const std::optional<Error>& error, const std::string& who) {
@@ -157,6 +170,18 @@ TEST(Threads, AFailedRankWaitsForThoseWhoReadItsMemory) {
     }
     expect_missing(thrown([&] { t->retire(); }), "rank 2 left");
     in.reset();
+  });
+}
+
+// Nothing that could listen on a port, or talk to one.
+TEST(Threads, OpenNoSockets) {
+  const auto before = sockets();
+  run_threads(3, [&](Transport& transport) {
+    gather(transport);
+    const auto part = transport.split(transport.rank() % 2);
+    gather(*part);
+    EXPECT_EQ(sockets(), before);
+    gather(transport);
   });
 }
 

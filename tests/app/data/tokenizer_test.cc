@@ -4,6 +4,7 @@
 
 #include "app/data/text.h"
 #include "app/data/words.h"
+#include "laconic/core/hash.h"
 #include "tests/app/data/data_files.h"
 
 namespace laconic::app {
@@ -152,6 +153,22 @@ TEST_F(Cache, ADamagedFileIsMadeAnew) {
       ASSERT_EQ(laconic::testing::read_text(file()), good) << at;
     }
   }
+}
+
+// Each token twice the one before: 40 of them would stand for a terabyte.
+TEST_F(Cache, AFileThatAsksForATerabyteIsMadeAnew) {
+  const Tokenizer first = load();
+  const std::string good = laconic::testing::read_text(file());
+  std::string bad = good.substr(0, 22);  // magic and key
+  for (std::size_t token = 259; token < 299; ++token) {
+    const auto part = static_cast<Token>(token == 259 ? 'a' : token);
+    for (const Token half : {part, part})
+      bad.append(reinterpret_cast<const char*>(&half), sizeof half);
+  }
+  const std::uint64_t hash = hash64(std::as_bytes(std::span(bad)));
+  write_text(file(), bad.append(reinterpret_cast<const char*>(&hash), sizeof hash));
+  EXPECT_EQ(load().fingerprint(), first.fingerprint());
+  EXPECT_EQ(laconic::testing::read_text(file()), good);
 }
 
 TEST_F(Cache, OtherTextOrVocabularyIsAnotherFile) {
