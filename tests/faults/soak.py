@@ -11,7 +11,7 @@ import sys
 from campaign import ROOT, record
 from launchers import mpi_environment
 
-ELEMENTS = 20_000
+ELEMENTS = 50_000
 GROWTH, SLOWER = 2.0, 5.0  # percent: of resident memory after the first tenth; of a step, the last tenth against the second
 
 
