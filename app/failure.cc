@@ -12,7 +12,7 @@ int exit_code(Code code) {
   switch (code) {
     case Code::kInvalidArgument:
     case Code::kUnavailable: return 2;
-    case Code::kTimeout: return 3;
+    case Code::kTimeout: return kRankLost;
     case Code::kMismatch: return 5;
     default: return 1;
   }

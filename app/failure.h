@@ -8,6 +8,7 @@
 // diverged, 5 replicas differ, 6 a gate of --fail-if did not hold, 128 + n stopped by signal n.
 namespace laconic::app {
 
+inline constexpr int kRankLost = 3;
 inline constexpr int kGateFailed = 6;
 inline constexpr int kSignalBase = 128;
 

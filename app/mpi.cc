@@ -13,10 +13,10 @@ bool under_mpirun() {
   return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMI_SIZE") != nullptr;
 }
 
-MpiSession::MpiSession() {
+MpiSession::MpiSession(std::chrono::milliseconds timeout) {
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
-  world_ = make_mpi(MPI_COMM_WORLD);
+  world_ = make_mpi(MPI_COMM_WORLD, {.timeout = timeout});
 }
 
 MpiSession::~MpiSession() {

@@ -14,7 +14,7 @@ bool under_mpirun();
 // command was built without it.
 class MpiSession {
  public:
-  MpiSession();
+  explicit MpiSession(std::chrono::milliseconds timeout = kDefaultTimeout);
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;

@@ -5,7 +5,7 @@ namespace laconic::app {
 
 bool under_mpirun() { return false; }
 
-MpiSession::MpiSession() {
+MpiSession::MpiSession(std::chrono::milliseconds) {
   fail(
       Code::kUnavailable,
       "this laconic was built without MPI: build it with -DLACONIC_WITH_MPI=ON (and libopenmpi-dev "

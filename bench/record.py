@@ -64,14 +64,18 @@ def run(command):
     return {"command": command, "rows": rows if isinstance(rows, list) else [rows]}
 
 
-def record_of(name):
+def facts():
+    """What every record says beside its rows."""
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
-    facts = {"date": date, "commit": commit(), "machine": machine()}
+    return {"date": date, "commit": commit(), "machine": machine()}
+
+
+def record_of(name):
     if name in SUITES:
-        return {**facts, "runs": [run(command) for command in SUITES[name]]}
+        return {**facts(), "runs": [run(command) for command in SUITES[name]]}
     commands = []
     rows = studies.STUDIES[name](commands)
-    return {**facts, "runs": [{"command": "\n".join(commands), "rows": rows}]}
+    return {**facts(), "runs": [{"command": "\n".join(commands), "rows": rows}]}
 
 
 def cell(value):
@@ -90,23 +94,27 @@ def markdown(name, record):
     return f"# {name}\n\n{facts}\n\n```\n{commands}\n```\n\n{table([row for run in record['runs'] for row in run['rows']])}\n"
 
 
+def write(name, record):
+    folder = pathlib.Path("bench/results")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+    (folder / f"{name}.md").write_text(markdown(name, record))
+    print(folder / f"{name}.md")
+
+
 def main():
     names = [*SUITES, *studies.STUDIES]
     unknown = set(sys.argv[1:]) - set(names)
     if unknown:
         sys.exit(f"record: no suite named {', '.join(sorted(unknown))}; there are: {', '.join(names)}")
-    folder = pathlib.Path("bench/results")
-    folder.mkdir(parents=True, exist_ok=True)
     for name in sys.argv[1:] or names:
         try:
             record = record_of(name)
         except studies.MissingData as error:
             print(f"record: {name} is left out: {error}")
             continue
-        (folder / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
-        (folder / f"{name}.md").write_text(markdown(name, record))
-        print(f"bench/results/{name}.md")
-    pathlib.Path("docs/results.md").write_text(results_page.render(folder))
+        write(name, record)
+    pathlib.Path("docs/results.md").write_text(results_page.render(pathlib.Path("bench/results")))
     print("docs/results.md")
 
 

@@ -5,13 +5,18 @@
 
 namespace laconic::app {
 
-std::string command_line() {
+std::vector<std::string> arguments() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string raw{std::istreambuf_iterator<char>(file), {}};
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < raw.size(); at += words.back().size() + 1)
+    words.emplace_back(raw.c_str() + at);
+  return words;
+}
+
+std::string command_line() {
   std::string line;
-  for (std::size_t at = 0; at < raw.size();) {
-    std::string word = raw.c_str() + at;
-    at += word.size() + 1;
+  for (std::string word : arguments()) {
     if (line.empty()) word = word.substr(word.rfind('/') + 1);
     const bool plain = !word.empty() && word.find_first_not_of(
                                             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -8,6 +8,9 @@
 #include "app/failure.h"
 #include "app/mpi.h"
 #include "app/training/launch.h"
+#include "app/training/restarts.h"
+#include "laconic/checkpoint/checkpoint.h"
+#include "laconic/core/error.h"
 
 namespace laconic::app {
 namespace {
@@ -15,25 +18,47 @@ namespace {
 struct Options {
   RunOptions run;
   bool resume = false, overwrite = false;
+  int restarts = 0;
 };
 
-RunConfig config_of(const Options& options) {
+// Both together begin anew where there is nothing to go on with.
+Start start_of(const Options& options, const std::filesystem::path& out) {
+  if (options.resume && (!options.overwrite || has_checkpoint(out / "checkpoint")))
+    return Start::kResume;
+  return options.overwrite ? Start::kOverwrite : Start::kFresh;
+}
+
+std::pair<RunConfig, Start> planned(const Options& options) {
   const auto given = options.run.assignments();
   RunConfig config;
   for (const Assignment& one : given) assign(config, one);
-  if (!options.resume) return resolved(std::move(config));
   const bool ranks_given = config.ranks != 0;
-  RunConfig resumed = resumed_config(resolved(std::move(config)).out, given);
-  if (under_mpirun() && !ranks_given) resumed.ranks = 0;
-  return resumed;
+  config = resolved(std::move(config));
+  const Start start = start_of(options, config.out);
+  if (start == Start::kResume) {
+    config = resumed_config(config.out, given);
+    if (under_mpirun() && !ranks_given) config.ranks = 0;
+  }
+  return {config, start};
+}
+
+[[noreturn]] void run_restarting(const Options& options) {
+  if (under_mpirun())
+    fail(Code::kInvalidArgument,
+         "--restarts is for ranks that are threads; mpirun ends a job with its first rank that "
+         "dies: "
+         "start it again in a loop with --resume --overwrite (docs/reliability.md)");
+  std::vector<std::string> words = arguments();
+  const auto given = std::ranges::find_if(
+      words, [](const std::string& word) { return word.starts_with("--restarts"); });
+  words.erase(given, given + (*given == "--restarts" ? 2 : 1));
+  throw Exit{run_with_restarts(words, {"--resume", "--overwrite"}, options.restarts)};
 }
 
 void run(const Options& options) {
-  const RunConfig config = config_of(options);
-  Launcher launcher(command_line());
-  const Start start = options.resume      ? Start::kResume
-                      : options.overwrite ? Start::kOverwrite
-                                          : Start::kFresh;
+  if (options.restarts > 0) run_restarting(options);
+  const auto [config, start] = planned(options);
+  Launcher launcher(command_line(), config.timeout);
   const Outcome outcome = launcher.run(config, start);
   if (outcome.stopped_by != 0) {
     if (launcher.speaks())
@@ -66,6 +91,7 @@ void add_train(CLI::App& app) {
       "  laconic train --config run.toml --set optimizer.max_interval=8 --checkpoint-every 100 "
       "--out runs/one\n"
       "  laconic train --out runs/one --resume\n"
+      "  laconic train --config run.toml --checkpoint-every 100 --out runs/one --restarts 5\n"
       "  mpirun -n 4 laconic train --task sst2 --data sst2 --model bert-mini --init "
       "runs/mlm/model.safetensors");
   add_run_options(*command, options->run);
@@ -80,8 +106,19 @@ void add_train(CLI::App& app) {
       ->type_name("NAME");
   command->add_flag("--resume", options->resume,
                     "Go on from the checkpoint in --out; --steps may be raised");
-  command->add_flag("--overwrite", options->overwrite, "Replace results that are in --out")
-      ->excludes("--resume");
+  command->add_flag("--overwrite", options->overwrite,
+                    "Replace results that are in --out; with --resume only where there is no "
+                    "checkpoint to go on from");
+  command
+      ->add_option(
+          "--restarts", options->restarts,
+          "Start again from the last checkpoint, at most N times, when the process is killed "
+          "or crashes, or a rank is lost (ranks that are threads)")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag_callback(
+      "--elastic", [options] { options->run.options.emplace_back("run.elastic", "true"); },
+      "A resume may have another number of ranks; not to the same bits then");
   command->add_flag_callback(
       "--tensorboard", [options] { options->run.options.emplace_back("run.tensorboard", "true"); },
       "Write TensorBoard event files beside the metrics");

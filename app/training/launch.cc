@@ -52,7 +52,8 @@ std::chrono::milliseconds milliseconds(double seconds) {
 
 // A fresh run finds no results, or removes them.
 void prepare_folder(const fs::path& out, bool overwrite) {
-  for (const char* name : {"summary.json", "metrics.jsonl", "checkpoint"}) {
+  for (const char* name :
+       {"summary.json", "metrics.jsonl", "checkpoint", "checkpoint.laconic-old"}) {
     if (!fs::exists(out / name)) continue;
     if (!overwrite)
       fail(Code::kInvalidArgument,
@@ -69,8 +70,9 @@ struct Launcher::Mpi : MpiSession {
   using MpiSession::MpiSession;
 };
 
-Launcher::Launcher(std::string command)
-    : command_(std::move(command)), mpi_(under_mpirun() ? std::make_unique<Mpi>() : nullptr) {}
+Launcher::Launcher(std::string command, double timeout)
+    : command_(std::move(command)),
+      mpi_(under_mpirun() ? std::make_unique<Mpi>(milliseconds(timeout)) : nullptr) {}
 Launcher::~Launcher() = default;
 
 int Launcher::ranks(int wanted) const {

@@ -13,8 +13,9 @@ enum class Start : std::uint8_t { kFresh, kOverwrite, kResume };
 // ends the process at once.
 class Launcher {
  public:
-  // `command`: the command line, for the record.
-  explicit Launcher(std::string command);
+  // `command`: the command line, for the record. `timeout`: seconds until a silent process of
+  // mpirun's counts as lost; threads have that of their run.
+  explicit Launcher(std::string command, double timeout = RunConfig{}.timeout);
   ~Launcher();
 
   // The number of ranks that a run will have; Error(kInvalidArgument) when `wanted` (0: any) is not

@@ -110,6 +110,7 @@ const std::vector<Key>& keys() {
           "run.timeout", kFree, "seconds > 0", [](double v) { return v > 0 && std::isfinite(v); },
           LACONIC_MEMBER(timeout)),
       key("run.tensorboard", kFree, "true or false", any, LACONIC_MEMBER(tensorboard)),
+      key("run.elastic", kFree, "true or false", any, LACONIC_MEMBER(elastic)),
       key("schedule.warmup", kSame, "a share of the steps, 0 to 1", share, LACONIC_MEMBER(warmup)),
       key("schedule.least", kSame, "a share of the peak, 0 to 1", share, LACONIC_MEMBER(least)),
       key("schedule.decay", kSame, "constant, linear, cosine or staircase", any,

@@ -35,6 +35,7 @@ struct RunConfig {
   std::int64_t validation_examples = 2000;  // looked at before the end; the end takes all
   double timeout = 300;                     // seconds until a silent rank counts as lost
   bool tensorboard = false;
+  bool elastic = false;  // a resume may have another number of ranks
 
   double warmup = 0.05;  // share of the steps
   double least = 0.02;   // the last learning rate, as a share of the peak

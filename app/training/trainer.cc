@@ -128,6 +128,11 @@ class Rank {
       fail(Code::kInvalidArgument,
            "the run was started on data with the fingerprint {}, this is {}: give the same --data",
            manifest.extra.at("data"), data);
+    if (manifest.ranks != engine_.size() && !config_.elastic)
+      fail(Code::kInvalidArgument,
+           "the checkpoint is of {} ranks, this run has {}: start as many, or give --elastic, which "
+           "goes on with any number but not to the same bits",
+           manifest.ranks, engine_.size());
     std::vector<double> buffers = pack_buffers(*model_);
     const Resume how = load_checkpoint(checkpoint_path(), optimizer(), buffers);
     unpack_buffers(buffers, *model_);

@@ -43,6 +43,9 @@ void save_checkpoint(const std::filesystem::path& path, Optimizer& optimizer,
                      const std::map<std::string, std::string>& extra = {},
                      std::span<const double> own = {});
 
+// Whether there is one that read_manifest would look at, whole or damaged.
+bool has_checkpoint(const std::filesystem::path& path);
+
 // What a checkpoint is of, without its tensors. Where saving was interrupted between two renames,
 // the checkpoint before is found. Error(kFile) when there is none, Error(kCorrupt),
 // Error(kUnavailable) when a newer laconic wrote it.

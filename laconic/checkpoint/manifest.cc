@@ -91,13 +91,12 @@ void check_file_names(const Manifest& manifest, const fs::path& path) {
   }
 }
 
-fs::path find_folder(const fs::path& path) {
-  const Places places(path);
+// Empty: there is none.
+fs::path find_folder(const Places& places) {
   std::error_code ignored;
   for (const fs::path& folder : {places.target, places.aside})
     if (fs::exists(folder / kManifestName, ignored)) return folder;
-  fail(Code::kFile, "there is no checkpoint at {}: no {} in it", places.target.string(),
-       kManifestName);
+  return {};
 }
 
 // A field that only some algorithms read. Those not listed concern all.
@@ -198,8 +197,14 @@ void write_manifest(const Manifest& manifest) {
   write_file(manifest.folder / kManifestName, std::span(&bytes, 1));
 }
 
+bool has_checkpoint(const fs::path& path) { return !find_folder(Places(path)).empty(); }
+
 Manifest read_manifest(const fs::path& path) {
-  const fs::path folder = find_folder(path), file_path = folder / kManifestName;
+  const Places places(path);
+  const fs::path folder = find_folder(places), file_path = folder / kManifestName;
+  if (folder.empty())
+    fail(Code::kFile, "there is no checkpoint at {}: no {} in it", places.target.string(),
+         kManifestName);
   const InputFile file(file_path);
   if (file.size() > kLongest)
     fail(Code::kCorrupt, "{} has {} bytes, at most {} are possible", file_path.string(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import itertools
 import threading
@@ -63,6 +64,7 @@ class Group:
         self._arrived: torch.Tensor | None = None
         self._splits = itertools.count()
         self._closed = threading.Event()
+        self._store_is_silent = False
         _open.add(self)
 
     def _connect(self):
@@ -156,29 +158,50 @@ class Group:
                     raise Error("transport", "the optimizer was dropped in the middle of an exchange") from None
 
     def _others_gave_up(self) -> bool:
-        try:
-            return self._store.check(["failed"])
-        except RuntimeError:
-            return True
+        gave_up: list[bool] = []
+
+        def look() -> None:
+            try:
+                gave_up.append(self._store.check(["failed"]))
+            except RuntimeError:
+                gave_up.append(True)
+
+        self._ask(look)
+        return bool(gave_up) and gave_up[0]
+
+    def _ask(self, work) -> None:
+        """Talks to the store, which never answers where the link to it was cut: not again then."""
+        if self._store_is_silent:
+            return
+        asking = threading.Thread(target=work, daemon=True)
+        asking.start()
+        asking.join(_GRACE + 1)
+        self._store_is_silent = asking.is_alive()
 
     def _diagnosis(self, error: RuntimeError) -> Error:
         """Who is missing: every rank that still lives says so in the store when an exchange fails."""
-        missing = [rank for rank in range(self.size) if rank != self.rank]
+        missing = {rank for rank in range(self.size) if rank != self.rank}
         until = time.monotonic() + _GRACE
-        try:
-            self._store.set("failed", "1")
-            self._store.set(f"alive/{self.rank}", "1")
-            while missing and time.monotonic() < until:
-                missing = [rank for rank in missing if not self._store.check([f"alive/{rank}"])]
-                if missing:
-                    time.sleep(0.05)
-        except RuntimeError:  # the store went with the process that held it: rank 0, unless torchrun's agent does
-            missing = [0] if self.rank != 0 else missing
+        answered: list[bool] = []
+
+        def roll_call() -> None:
+            with contextlib.suppress(RuntimeError):
+                self._store.set("failed", "1")
+                self._store.set(f"alive/{self.rank}", "1")
+                while missing and time.monotonic() < until:
+                    missing.difference_update([rank for rank in missing if self._store.check([f"alive/{rank}"])])
+                    if missing:
+                        time.sleep(0.05)
+                answered.append(True)
+
+        self._ask(roll_call)
+        # The store went with the process that held it (rank 0, unless torchrun's agent does) or with the link to it.
+        named = sorted(missing) if answered or self.rank == 0 else [0]
         first = str(error).splitlines()[0]
-        if not missing:
+        if not named:
             return Error("transport", f"an exchange failed although every rank is there: {first}")
-        ranks = " and ".join(str(self.ranks[rank]) for rank in missing)
-        noun = "rank" if len(missing) == 1 else "ranks"
+        ranks = " and ".join(str(self.ranks[rank]) for rank in named)
+        noun = "rank" if len(named) == 1 else "ranks"
         took = f"died, left or did not arrive within {self.timeout.total_seconds():g} s"
         return RankMissing(f"{noun} {ranks} {took}: see the end of its output ({first})")
 

@@ -171,7 +171,15 @@ class Resuming(Command):
 
     def test_other_ranks_may_go_on(self):
         self.train("a", *IMAGES, "--steps", "4", "--ranks", "2", "--checkpoint-every", "4")
-        self.assertEqual(self.train("a", "--resume", "--steps", "6", "--ranks", "3")["ranks"], 3)
+        self.refused(2, ["2 ranks", "3", "--elastic"], "train", "--out", self.folder / "a", "--resume", "--steps", "6", "--ranks", "3")
+        self.assertEqual(self.train("a", "--resume", "--steps", "6", "--ranks", "3", "--elastic")["ranks"], 3)
+
+    def test_resume_and_overwrite_together_begin_where_there_is_no_checkpoint(self):
+        both = ["--resume", "--overwrite"]
+        whole = self.train("a", *IMAGES, "--steps", "6", "--checkpoint-every", "4", *both)
+        (self.folder / "a/checkpoint/manifest.json").unlink()
+        self.assertEqual(self.train("a", *IMAGES, "--steps", "6", "--checkpoint-every", "4", *both)["weights_hash"], whole["weights_hash"])
+        self.assertIn("resumed at step 6", self.done("train", "--out", self.folder / "a", "--steps", "8", *both))
 
     def test_a_signal_writes_a_checkpoint_and_says_so(self):
         for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
@@ -201,6 +209,60 @@ class Resuming(Command):
         self.train("a", *IMAGES, "--steps", "2", "--checkpoint-every", "2")
         self.refused(2, ["run.model", "resnet8", "resnet20"], "train", "--out", self.folder / "a", "--resume", "--model", "resnet20")
         self.assertEqual(self.train("a", "--resume", "--steps", "3")["steps"], 3)
+
+
+class Restarting(Command):
+    COMMON = [*IMAGES, "--steps", "40", "--ranks", "2", "--checkpoint-every", "5", "--set", "run.validate_every=40"]
+
+    def start(self, name, *arguments):
+        return subprocess.Popen([LACONIC, "train", *self.COMMON, "--out", self.folder / name, *arguments], stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, text=True, env=environment())
+
+    def child_after(self, process, name, steps):
+        """The process that trains, once it has done so many steps."""
+        metrics = self.folder / name / "metrics.jsonl"
+        while not metrics.exists() or metrics.read_text().count("\n") < steps:
+            self.assertIsNone(process.poll())
+            time.sleep(0.005)
+        return self.child_but(process, None)
+
+    @staticmethod
+    def child_but(process, other):
+        while True:
+            found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            if found and int(found[0]) != other:
+                return int(found[0])
+            time.sleep(0.005)
+
+    def test_a_run_that_is_killed_comes_back_by_itself_to_the_same_bits(self):
+        whole = self.train("whole", *self.COMMON)
+        process = self.start("a", "--restarts", "2")
+        os.kill(self.child_after(process, "a", 7), signal.SIGKILL)
+        _, error = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 0, error)
+        self.assertIn("signal 9 ended the run; restart 1 of 2", error)
+        self.assertEqual(json.loads((self.folder / "a/summary.json").read_text())["weights_hash"], whole["weights_hash"])
+        self.assertEqual([one["step"] for one in self.metrics("a")], list(range(1, 41)))
+
+    def test_a_run_that_is_asked_to_stop_stays_stopped(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            process = self.start(number.name, "--restarts", "2")
+            self.child_after(process, number.name, 3)
+            process.send_signal(number)
+            _, error = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 128 + number, error)
+            self.assertNotIn("restart ", error)
+
+    def test_restarts_are_counted_and_mistakes_are_not_repeated(self):
+        process = self.start("a", "--restarts", "1")
+        first = self.child_after(process, "a", 7)
+        os.kill(first, signal.SIGKILL)
+        os.kill(self.child_but(process, first), signal.SIGKILL)
+        _, error = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 137, error)
+        self.assertEqual(error.count("signal 9 ended the run"), 1)
+        done = self.refused(2, ["resnet20"], "train", "--data", "generated", "--model", "resnet21", "--restarts", "3", "--out", self.folder / "b")
+        self.assertNotIn("restart ", done.stderr)
 
 
 class BadInput(Command):
@@ -311,6 +373,11 @@ class UnderMpirun(Command):
         done = laconic("train", *IMAGES, "--ranks", "3", "--out", self.folder / "a", before=[MPIRUN, "-n", "2"])
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("mpirun started 2", done.stderr)
+
+    def test_restarts_are_left_to_a_loop(self):
+        done = laconic("train", *IMAGES, "--restarts", "3", "--out", self.folder / "a", before=[MPIRUN, "-n", "2"])
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--resume --overwrite", done.stderr)
 
 
 if __name__ == "__main__":
