@@ -100,6 +100,15 @@ def gpt2(rows):
                       f"{row['peak_memory_gib_both_ranks']:.1f} GiB"] for row in rows]))
 
 
+def auto(rows):
+    worst = max(row["auto_against_the_better"] for row in rows)
+    return ("Birder with `--exchange auto` against AdamW's exact mean and Birder's coded one, median step times, the better of two turns; the emulated network has "
+            f"100 µs of latency. At worst auto takes {worst:.2f} of the better one's time.\n\n"
+            + table(["model", "ranks", "network", "exact", "coded", "auto", "auto takes", "of the better one"],
+                    [[row["model"], row["ranks"], row["network"], *(f"{1e3 * row[arm + '_seconds']:.1f} ms" for arm in ("dense", "coded", "auto")), row["chosen"],
+                      f"{row['auto_against_the_better']:.2f}"] for row in rows]))
+
+
 SECTIONS = (
     ("fashion_mnist", "Fashion-MNIST, ResNet-20-like", fashion_mnist),
     ("text", "Text, GPT-2 mini", text),
@@ -111,6 +120,7 @@ SECTIONS = (
     ("overlap", "Overlap with backward", overlap),
     ("loop", "Overhead on one rank", loop),
     ("gpt2", "GPT-2 small takes real steps", gpt2),
+    ("auto", "Never slower: `--exchange auto`", auto),
 )
 
 

@@ -149,6 +149,30 @@ def gpt2(commands):
     return rows
 
 
+def auto(commands):
+    """Step times of exact, coded and --exchange auto, in turns, on networks of all speeds; auto's first steps, in which it tries, do not count."""
+    models = {"gpt2-mini": "--task text --data generated --model gpt2-mini --batch 2", "resnet20": "--task fashion-mnist --data generated --model resnet20 --batch 4"}
+    arms = {"dense": ("--optimizer adamw --steps 26", 6), "coded": ("--optimizer birder --steps 26", 6), "auto": ("--optimizer birder --exchange auto --steps 44", 24)}
+    rows = []
+    for model, options in models.items():
+        for ranks in (2, 4):
+            for rate in ("100mbit", "1gbit", "10gbit", "unshaped"):
+                network = "" if rate == "unshaped" else f"--emulate {rate},100us"
+                times, way = {arm: [] for arm in arms}, ""
+                for turn in range(2):
+                    for arm, (more, skipped) in arms.items():
+                        out = RUNS / "auto" / f"{model}-{ranks}-{rate}-{arm}"
+                        run(commands if turn == 0 else [], f"{LACONIC} train {options} --ranks {ranks} {network} {more} --set run.validation_examples=8 "
+                            f"--set run.validate_every=100000 --out {out} --overwrite")
+                        steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()][skipped:]
+                        times[arm].append(statistics.median(step["step_seconds"] for step in steps))
+                        way = steps[-1]["exchange"] if arm == "auto" else way
+                best = {arm: min(values) for arm, values in times.items()}
+                rows.append({"model": model, "ranks": ranks, "network": rate, **{f"{arm}_seconds": value for arm, value in best.items()}, "chosen": way,
+                             "auto_against_the_better": best["auto"] / min(best["dense"], best["coded"])})
+    return rows
+
+
 STUDIES = {
     "fashion_mnist": fashion_mnist,
     "text": text,
@@ -157,4 +181,5 @@ STUDIES = {
        for study, options in (("text", text_options), ("fashion_mnist", lambda: FASHION_MNIST)) for rate in ("100mbit", "1gbit")},
     "overlap": overlap,
     "gpt2": gpt2,
+    "auto": auto,
 }
