@@ -29,6 +29,7 @@ int main(int argc, char** argv) {
   app.footer("Each command has its own --help with examples.");
   app.require_subcommand(1);
   laconic::app::add_bench(app);
+  laconic::app::add_plan(app);
   try {
     app.parse(argc, argv);
     return 0;

@@ -19,6 +19,8 @@ set(LACONIC_PUBLIC_HEADERS
   laconic/optim/optimizer.h
   laconic/optim/learning_rate.h
   laconic/optim/policy.h
+  laconic/plan/cost.h
+  laconic/plan/recipes.h
   laconic/transport/emulated.h
   laconic/transport/faulty.h
   laconic/transport/metered.h
