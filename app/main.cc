@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   laconic::app::add_bench(app);
   laconic::app::add_plan(app);
+  laconic::app::add_doctor(app);
   try {
     app.parse(argc, argv);
     return 0;

@@ -2,6 +2,8 @@
 
 #include <mpi.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 
 #include "laconic/core/error.h"
@@ -38,6 +40,27 @@ void MpiSession::all_reduce(std::span<float> values) {
 void MpiSession::abort(int code) {
   MPI_Abort(MPI_COMM_WORLD, code);
   std::abort();
+}
+
+std::string mpi_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string whole(text, static_cast<std::size_t>(length));
+  return whole.substr(0, whole.find_first_of(",\n"));
+}
+
+void run_under_mpi(FunctionRef<void(MpiSession&)> work) {
+  MpiSession mpi;
+  try {
+    work(mpi);
+  } catch (const Error& error) {
+    const int rank = mpi.world().rank();
+    if (rank == 0 || error.code() != Code::kInvalidArgument)
+      std::fprintf(stderr, "laconic: rank %d: %s\n", rank, error.what());
+    std::fflush(nullptr);
+    mpi.abort(error.code() == Code::kInvalidArgument ? 2 : error.code() == Code::kTimeout ? 3 : 1);
+  }
 }
 
 }  // namespace laconic::app

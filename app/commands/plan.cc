@@ -3,9 +3,12 @@
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "app/commands/commands.h"
+#include "app/mpi.h"
 #include "app/plan/models.h"
+#include "app/plan/probe.h"
 #include "app/plan/text.h"
 #include "app/units.h"
 #include "laconic/core/error.h"
@@ -24,10 +27,61 @@ struct Options {
   double step_ms = -1, backward = 2.0 / 3, memory_gb = 0, batch = 0;
   std::size_t bucket_elements = OptimizerConfig{}.bucket_elements;
   std::vector<std::string> optimizers = {"adamw", "one-bit-adam", "zero-one-adam", "birder"};
-  bool json = false, shares_cores = false, bf16 = false;
+  bool json = false, shares_cores = false, bf16 = false, probe = false;
 
   bool wants_cluster() const { return nodes != 0 || !model.empty() || parameters != 0; }
 };
+
+// What --probe found. Links and hosts only where a launcher started several ranks.
+struct Probe {
+  plan::Speeds speeds;
+  std::vector<Host> hosts;
+  std::optional<Link> inter, intra;
+};
+
+Probe probe(Transport& world) {
+  Probe found{.speeds = measure_speeds(), .hosts = hosts_of(world)};
+  const auto slowest = [](const std::vector<PairLink>& links) -> std::optional<Link> {
+    std::optional<Link> least;
+    for (const PairLink& pair : links)
+      if (!least || pair.link.bytes_per_second < least->bytes_per_second) least = pair.link;
+    return least;
+  };
+  if (found.hosts.size() > 1) found.inter = slowest(measure_links(world, pairs_of(found.hosts)));
+  if (found.hosts.front().ranks.size() > 1)
+    found.intra = slowest(
+        measure_links(world, {{found.hosts.front().ranks[0], found.hosts.front().ranks[1]}}));
+  return found;
+}
+
+// The launcher's ranks are the cluster, unless the options tell of another.
+void use(const Probe& found, Options& options, Plan& plan) {
+  plan.scenario.speeds = found.speeds;
+  plan.notes.push_back("coding speed: measured on one thread of this machine");
+  if (found.hosts.empty()) return;
+  const auto ranks = static_cast<int>(found.hosts.front().ranks.size());
+  for (const Host& host : found.hosts)
+    if (static_cast<int>(host.ranks.size()) != ranks)
+      fail(Code::kInvalidArgument, "{} has {} ranks, {} has {}: start equally many on each host",
+           host.name, host.ranks.size(), found.hosts.front().name, ranks);
+  if (options.nodes == 0) {
+    options.nodes = static_cast<int>(found.hosts.size());
+    options.per_node = ranks;
+  }
+  const auto measured = [&](const char* what, const std::optional<Link>& link, std::string& text) {
+    if (!link || !text.empty()) return;
+    text =
+        fmt::format("{:.0f}bit,{:.3f}us", 8 * link->bytes_per_second, 1e6 * link->latency_seconds);
+    plan.notes.push_back(fmt::format("{}: measured, {} and {}", what,
+                                     rate_text(link->bytes_per_second),
+                                     time_text(link->latency_seconds)));
+  };
+  measured("links inside a node", found.intra, options.intra);
+  measured("links between nodes", found.inter, options.inter);
+  if (found.hosts.size() == 1)
+    measured("links between nodes: all ranks are on one host, so what is between two of them",
+             found.intra, options.inter);
+}
 
 plan::Cluster cluster_of(const Options& options) {
   plan::Cluster cluster{
@@ -81,7 +135,7 @@ void set_schedules(const Options& options, Plan& plan) {
       fmt::format("a run of {} steps with the default schedules of each optimizer", options.steps));
 }
 
-void set_speeds(const Options& options, Plan& plan) {
+void set_speeds(const Options& options, bool probed, Plan& plan) {
   constexpr double kReferenceMemory = 20;  // GB/s of one core where the defaults were measured
   double times = options.threads;
   if (options.memory_gb > 0) {
@@ -89,7 +143,7 @@ void set_speeds(const Options& options, Plan& plan) {
     plan.notes.push_back(
         fmt::format("coding speed: scaled from the recorded one to {} GB/s of memory (assumed)",
                     options.memory_gb));
-  } else {
+  } else if (!probed) {
     plan.notes.push_back(
         "coding speed: recorded on one core of the machine of bench/results/kernels.md; --probe "
         "measures this one");
@@ -97,8 +151,9 @@ void set_speeds(const Options& options, Plan& plan) {
   plan.scenario.speeds = plan.scenario.speeds.faster(times);
 }
 
-Plan make_plan(const Options& options) {
+Plan make_plan(Options options, const std::optional<Probe>& found) {
   Plan plan;
+  if (found) use(*found, options, plan);
   plan.model = options.model.empty() ? "model" : options.model;
   plan.scenario.cluster = cluster_of(options);
   plan.scenario.work = work_of(options);
@@ -106,7 +161,7 @@ Plan make_plan(const Options& options) {
   plan.scenario.bf16 = options.bf16;
   plan.batch = options.batch;
   set_schedules(options, plan);
-  set_speeds(options, plan);
+  set_speeds(options, found.has_value(), plan);
   plan.arms = compare(plan.scenario);
   plan.best = best_exchanges(plan.arms);
   plan.advice = advice(plan.arms);
@@ -126,15 +181,24 @@ void write_page(const Plan& plan, const std::string& path) {
   if (!file) fail(Code::kFile, "cannot write {}: is its folder there and writable?", path);
 }
 
+void show(const Options& options, const std::optional<Probe>& found) {
+  const Plan plan = make_plan(options, found);
+  if (!options.html.empty()) write_page(plan, options.html);
+  options.json ? fmt::print("{}\n", to_json(plan).dump(2)) : print(plan);
+}
+
 void run(const Options& options) {
   if (!options.recipe.empty() && !options.wants_cluster()) {
     const plan::Recipe& recipe = plan::recipe(options.recipe);
     options.json ? fmt::print("{}\n", to_json(recipe).dump(2)) : print(recipe);
     return;
   }
-  const Plan plan = make_plan(options);
-  if (!options.html.empty()) write_page(plan, options.html);
-  options.json ? fmt::print("{}\n", to_json(plan).dump(2)) : print(plan);
+  if (!options.probe) return show(options, {});
+  if (!under_mpirun()) return show(options, Probe{.speeds = measure_speeds()});
+  run_under_mpi([&](MpiSession& mpi) {
+    const Probe found = probe(mpi.world());
+    if (mpi.world().rank() == 0) show(options, found);
+  });
 }
 
 void add_cluster_options(CLI::App& command, Options& options) {
@@ -171,6 +235,8 @@ void add_coding_options(CLI::App& command, Options& options) {
       ->check(CLI::PositiveNumber);
   command.add_flag("--shares-cores", options.shares_cores,
                    "Coding runs on the cores that compute the gradients");
+  command.add_flag("--probe", options.probe,
+                   "Measure the coding speed here and, under mpirun, the links");
   command.add_flag("--bf16", options.bf16, "Dense steps of 1-bit Adam and 0/1 Adam in bf16");
 }
 
@@ -184,7 +250,8 @@ void add_plan(CLI::App& app) {
       "Examples:\n  {}\n"
       "  laconic plan --params 110000000 --nodes 16 --inter 1gbit,50us --step-ms 300 --sweep "
       "inter=100mbit..100gbit --html plan.html\n"
-      "  laconic plan --recipe bert-large",
+      "  laconic plan --recipe bert-large\n"
+      "  mpirun -n 8 --host a:4,b:4 laconic plan --model gpt2 --step-ms 250 --probe",
       kExample));
   command->add_option("--recipe", options->recipe,
                       "Volume and rounds of a published schedule: bert-base, bert-large, gpt2, "

@@ -91,12 +91,11 @@ bool has_long_sequences(const plan::Recipe& recipe) {
 
 std::string against(const char* what, double has, double headline) {
   const double points = 100 * (has - headline);
-  const std::string relation =
-      std::abs(points) < 1 ? "which agrees with the headline's"
-                           : fmt::format("{:.1f} points {} the headline's", std::abs(points),
-                                         points < 0 ? "below" : "above");
-  return fmt::format("{}: {:.1f} % saved, {} {:.0f} %.", what, 100 * has, relation,
-                     100 * headline);
+  const std::string relation = std::abs(points) < 1
+                                   ? "which agrees with the headline's"
+                                   : fmt::format("{:.1f} points {} the headline's",
+                                                 std::abs(points), points < 0 ? "below" : "above");
+  return fmt::format("{}: {:.1f} % saved, {} {:.0f} %.", what, 100 * has, relation, 100 * headline);
 }
 
 std::string verdict(const plan::Recipe& recipe) {

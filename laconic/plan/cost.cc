@@ -61,18 +61,27 @@ std::vector<std::size_t> buckets_of(const Work& work) {
 
 Forecast run(const Cluster& cluster, const Work& work, const Speeds& speeds, const Method& method) {
   Rank rank(cluster, work, speeds);
-  const bool silent = method.step == Step::Kind::kSilent;
-  const double total = static_cast<double>(work.parameters);
   const auto buckets = buckets_of(work);
-  double done = 0;
+  const bool others = method.topology == Topology::kAllReduce && method.step == Step::Kind::kDense;
+  double done = 0, arrival = 0, waiting = 0;  // of others: the bucket under way, and its update
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     done += static_cast<double>(buckets[b]);
-    rank.wait_for_backward(work.ready.empty() ? done / total : work.ready[b]);
-    if (silent)
+    rank.wait_for_backward(work.ready.empty() ? done / static_cast<double>(work.parameters)
+                                              : work.ready[b]);
+    if (method.step == Step::Kind::kSilent) {
       rank.code(speeds.zero_one_silent * static_cast<double>(buckets[b]));
-    else
+    } else if (others) {
+      const double next = all_reduce(rank, method, buckets[b]);
+      rank.wait_until(arrival);
+      rank.code(waiting);
+      arrival = next;
+      waiting = all_reduce_coding(speeds, method, buckets[b]);
+    } else {
       exchange(rank, method, buckets[b]);
+    }
   }
+  rank.wait_until(arrival);
+  rank.code(waiting);
   rank.wait_for_backward(1);
   return rank.forecast();
 }
@@ -105,6 +114,8 @@ Forecast predict(const Cluster& cluster, const Work& work, const Speeds& speeds,
                  const Method& method) {
   check(cluster);
   check(work);
+  if (method.topology == Topology::kAllReduce && method.step == Step::Kind::kCoded)
+    fail(Code::kInvalidArgument, "an all-reduce is dense: coded steps are flat or on nodes");
   Cluster limitless = cluster;
   limitless.inter = limitless.intra = {};
   Speeds at_once = speeds;

@@ -50,13 +50,12 @@ double Rank::send(double inside, double between, int peers) {
   return arrival;
 }
 
-void Rank::transfer(double inside, double between, double seconds, double coding) {
-  const double end = now_ + seconds;
-  code(coding + speeds_.byte * 2 * (inside + between));
-  wait_until(end);
+double Rank::transfer(double inside, double between, double seconds) {
   (between > 0 ? sum_.inter_busy : sum_.intra_busy) += seconds;
   sum_.bytes_inside += inside;
   sum_.bytes_between += between;
+  transfer_end_ = std::max(now_, transfer_end_) + seconds;
+  return transfer_end_;
 }
 
 Forecast Rank::forecast() const {
@@ -254,13 +253,13 @@ void single_round(Rank& rank, const Method& method, std::size_t elements, bool h
   });
 }
 
+}  // namespace
+
 // A ring, or a pair of trees where latency counts, whose bytes are a ring's; a node's card carries
 // one edge of it.
-void all_reduce(Rank& rank, const Method& method, std::size_t elements) {
+double all_reduce(Rank& rank, const Method& method, std::size_t elements) {
   const Cluster& cluster = rank.cluster();
   const int ranks = cluster.ranks();
-  const double update = update_of(rank.speeds(), method).after * static_cast<double>(elements);
-  if (ranks == 1) return rank.code(update);
   const double bytes = (method.bf16 ? 2.0 : 4.0) * static_cast<double>(elements);
   const double sent = 2 * bytes * (ranks - 1) / ranks;
   const double between = cluster.nodes > 1 ? sent / cluster.per_node : 0;
@@ -273,15 +272,16 @@ void all_reduce(Rank& rank, const Method& method, std::size_t elements) {
   const double ring = 2 * (ranks - 1) * hop(cluster.nodes > 1 ? cluster.inter : cluster.intra);
   const double trees = 2 * (levels(cluster.nodes) * hop(cluster.inter) +
                             levels(cluster.per_node) * hop(cluster.intra));
-  rank.transfer(sent - between, between, seconds + std::min(ring, trees),
-                rank.speeds().add_voice * static_cast<double>(elements));
-  rank.code(update);
+  return rank.transfer(sent - between, between, seconds + std::min(ring, trees));
 }
 
-}  // namespace
+double all_reduce_coding(const Speeds& speeds, const Method& method, std::size_t elements) {
+  const double bytes = 2 * (method.bf16 ? 2.0 : 4.0);
+  return (speeds.add_voice + 2 * speeds.byte * bytes + update_of(speeds, method).after) *
+         static_cast<double>(elements);
+}
 
 void exchange(Rank& rank, const Method& method, std::size_t elements) {
-  if (method.topology == Topology::kAllReduce) return all_reduce(rank, method, elements);
   const MeanConfig config = config_of(method, elements);
   const bool hierarchical = method.topology == Topology::kNodes && rank.cluster().per_node > 1;
   if (config.kind == MeanKind::kRandomSign && config.form == RandomForm::kSingleRound)

@@ -18,10 +18,9 @@ class Rank {
   void code(double seconds);
   // Returns when the like messages of the others are here. Bytes are in all, to `peers` peers.
   double send(double inside, double between, int peers);
-  // An exchange of others, which nothing else passes: `seconds` on the links, coding beside it.
-  void transfer(double inside, double between, double seconds, double coding);
+  // An exchange of others, that begins when the one before it is over; returns when it is over.
+  double transfer(double inside, double between, double seconds);
 
-  double now() const noexcept { return now_; }
   // So far.
   Forecast forecast() const;
 
@@ -31,11 +30,17 @@ class Rank {
   double forward_, backward_;
   bool shares_cores_;
   double now_ = 0, lost_ = 0;  // lost: by which coding has put off the backward pass
-  double inter_free_ = 0, intra_free_ = 0;
+  double inter_free_ = 0, intra_free_ = 0, transfer_end_ = 0;
   Forecast sum_;
 };
 
-// Appends the exchange of one bucket to the rank's time. REQUIRES: not a silent step.
+// Begins the all-reduce of one bucket; returns when it is over.
+double all_reduce(Rank& rank, const Method& method, std::size_t elements);
+// What a rank computes for it.
+double all_reduce_coding(const Speeds& speeds, const Method& method, std::size_t elements);
+
+// Appends the exchange of one bucket to the rank's time. REQUIRES: neither silent nor an
+// all-reduce.
 void exchange(Rank& rank, const Method& method, std::size_t elements);
 
 // Seconds an element around and instead of an exchange.
