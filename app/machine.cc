@@ -1,5 +1,6 @@
 #include "app/machine.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -7,7 +8,6 @@
 #include <fstream>
 #include <map>
 #include <sstream>
-#include <thread>
 
 namespace laconic::app {
 namespace {
@@ -60,32 +60,40 @@ std::map<std::string, bool> routes() {
 
 }  // namespace
 
-Cpu read_cpu() {
-  Cpu cpu;
-  cpu.model = field("/proc/cpuinfo", "model name");
-  if (cpu.model.empty()) cpu.model = "unknown";
-  cpu_set_t allowed;
-  cpu.cores = sched_getaffinity(0, sizeof allowed, &allowed) == 0
-                  ? CPU_COUNT(&allowed)
-                  : static_cast<int>(std::thread::hardware_concurrency());
+std::string processor() {
+  const std::string name = field("/proc/cpuinfo", "model name");
+  return name.empty() ? "unknown processor" : name;
+}
+
+std::string machine() { return fmt::format("{}, {} core(s)", processor(), cores()); }
+
+int cores() noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+std::vector<std::string> processor_features() {
   std::string flags = field("/proc/cpuinfo", "flags");
   if (flags.empty()) flags = field("/proc/cpuinfo", "Features");
   std::istringstream words(flags);
+  std::vector<std::string> features;
   for (std::string word; words >> word;)
     for (const char* known : {"sse4_2", "avx", "avx2", "fma", "avx512f", "avx512bw", "avx512_bf16",
                               "amx_bf16", "asimd", "sve", "sve2", "bf16"})
-      if (word == known) cpu.features.push_back(word);
-  return cpu;
+      if (word == known) features.push_back(word);
+  return features;
 }
 
-double read_memory_bytes() {
+double memory_bytes() {
   std::istringstream words(field("/proc/meminfo", "MemTotal"));
   double kilobytes = 0;
   words >> kilobytes;
   return 1024 * kilobytes;
 }
 
-std::vector<Interface> read_interfaces() {
+std::vector<Interface> interfaces() {
   const auto routed = routes();
   std::vector<Interface> all;
   for (const std::string& name : entries("/sys/class/net")) {
@@ -105,7 +113,7 @@ std::vector<Interface> read_interfaces() {
   return all;
 }
 
-std::vector<std::string> read_infiniband() {
+std::vector<std::string> infiniband() {
   std::vector<std::string> all;
   for (const std::string& name : entries("/sys/class/infiniband")) {
     const std::string rate =

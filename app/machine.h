@@ -6,14 +6,17 @@
 // What the operating system tells of this machine.
 namespace laconic::app {
 
-struct Cpu {
-  std::string model;
-  int cores = 0;                      // that this process may use
-  std::vector<std::string> features;  // of those that matter here
-};
-Cpu read_cpu();
+// For records: the processor's name and the cores that this process may use.
+std::string machine();
 
-double read_memory_bytes();  // 0: unknown
+std::string processor();
+// Of those that matter here.
+std::vector<std::string> processor_features();
+
+// Cores that this process may use, at least 1.
+int cores() noexcept;
+
+double memory_bytes();  // 0: unknown
 
 struct Interface {
   std::string name;
@@ -21,8 +24,8 @@ struct Interface {
   double bits_per_second = 0;  // 0: unknown
 };
 // Network devices with the InfiniBand ones among them, by name.
-std::vector<Interface> read_interfaces();
-std::vector<std::string> read_infiniband();
+std::vector<Interface> interfaces();
+std::vector<std::string> infiniband();
 
 // The fastest that is up, has a route and is no loopback; among equals the one of the default
 // route. Null when there is none.

@@ -1,33 +1,20 @@
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 #include "app/commands/commands.h"
-#include "laconic/core/error.h"
-
-// Exit codes: 0 done, 1 failed while running, 2 wrong usage or a missing part, 3 a rank was lost.
-namespace {
-
-int exit_code(laconic::Code code) {
-  switch (code) {
-    case laconic::Code::kInvalidArgument:
-    case laconic::Code::kUnavailable: return 2;
-    case laconic::Code::kTimeout: return 3;
-    default: return 1;
-  }
-}
-
-int report(const char* message, int code) {
-  std::fflush(stdout);
-  std::fprintf(stderr, "laconic: %s\n", message);
-  return code;
-}
-
-}  // namespace
+#include "app/failure.h"
 
 int main(int argc, char** argv) {
   CLI::App app("laconic: train on many machines while saying very little");
-  app.footer("Each command has its own --help with examples.");
+  app.footer(
+      "Each command has its own --help with examples.\n"
+      "Exit codes: 0 done, 1 failed, 2 wrong usage or a missing part, 3 a rank was lost, 4 "
+      "diverged,\n"
+      "5 replicas differ, 6 a --fail-if did not hold, 130 and 143 stopped by Ctrl-C and SIGTERM.");
   app.require_subcommand(1);
+  laconic::app::add_train(app);
+  laconic::app::add_compare(app);
+  laconic::app::add_eval(app);
+  laconic::app::add_report(app);
   laconic::app::add_bench(app);
   laconic::app::add_plan(app);
   laconic::app::add_doctor(app);
@@ -36,11 +23,7 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
-  } catch (const laconic::Error& error) {
-    return report(error.what(), exit_code(error.code()));
-  } catch (const std::bad_alloc&) {
-    return report("out of memory: try fewer elements or ranks", 1);
-  } catch (const std::exception& error) {
-    return report(error.what(), 1);
+  } catch (...) {
+    return laconic::app::report_failure();
   }
 }

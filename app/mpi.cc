@@ -3,9 +3,9 @@
 #include <mpi.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 
+#include "app/failure.h"
 #include "laconic/core/error.h"
 #include "laconic/transport/mpi.h"
 
@@ -54,12 +54,8 @@ void run_under_mpi(FunctionRef<void(MpiSession&)> work) {
   MpiSession mpi;
   try {
     work(mpi);
-  } catch (const Error& error) {
-    const int rank = mpi.world().rank();
-    if (rank == 0 || error.code() != Code::kInvalidArgument)
-      std::fprintf(stderr, "laconic: rank %d: %s\n", rank, error.what());
-    std::fflush(nullptr);
-    mpi.abort(error.code() == Code::kInvalidArgument ? 2 : error.code() == Code::kTimeout ? 3 : 1);
+  } catch (...) {  // others may be waiting for this rank
+    mpi.abort(report_failure(mpi.world().rank()));
   }
 }
 

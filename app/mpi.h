@@ -34,8 +34,7 @@ class MpiSession {
 // The library that was linked, e.g. "Open MPI v4.1.4"; without one, how to get it.
 std::string mpi_version();
 
-// Runs `work` as one of the launcher's ranks. An error is printed once, or by each rank that has
-// one of its own, and ends all of them.
+// Runs `work` as one of the launcher's ranks. An error of one rank ends all of them.
 void run_under_mpi(FunctionRef<void(MpiSession&)> work);
 
 }  // namespace laconic::app

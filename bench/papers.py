@@ -113,7 +113,7 @@ def page():
 
 What the papers claim, beside what the policies and the cost model give. Made by `bench/papers.py` from `laconic plan --json`. Volume and rounds are computed
 exactly from the schedules. **Times are predictions**, not measurements: none of these machines was at hand, and what is assumed of
-them is listed last. The all-reduce in the comparisons gets the benefit of every doubt (docs/design/0003-a-cost-model-that-runs-the-steps.md).
+them is listed last. The all-reduce in the comparisons gets the benefit of every doubt (docs/design/0004-a-cost-model-that-runs-the-steps.md).
 
 ## Volume and rounds: 0/1 Adam against 1-bit Adam
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Runs the benchmarks and records them under bench/results/, with the command, the machine and the commit.
+"""Runs the benchmarks and trainings and records them under bench/results/, with the command, the machine and the commit;
+then writes docs/results.md from all that is recorded.
 
-    record.py [NAME...]      all of SUITES, or the named ones; run from the project's root after ./run build
+    record.py [NAME...]      all of SUITES and of studies.py, or the named ones; run from the project's root after ./run build
 """
 import datetime
 import json
@@ -12,7 +13,11 @@ import shlex
 import subprocess
 import sys
 
+import results_page
+import studies
+
 MEAN = "build/laconic bench mean"
+PYTHON = ".venv/bin/python -m"
 KINDS = ("dense", "one-bit", "random-sign --form two-round", "random-sign --form single-round", "random-sign --form count")
 MI = 1 << 20
 
@@ -24,8 +29,13 @@ SUITES = {
     "mean_100mbit": [f"{MEAN} --kind {kind} --elements {size * MI} --ranks 4 --emulate 100mbit"
                      for size in (4, 25) for kind in ("dense", "one-bit")],
     "mean_1gbit": [f"{MEAN} --kind {kind} --elements {25 * MI} --ranks 2 --emulate 1gbit" for kind in ("dense", "one-bit")],
+    "loop": [f"build/laconic bench loop --task text --model gpt2-mini --batch {batch}" for batch in (4, 8)]
+            + ["build/laconic bench loop --task fashion-mnist --model resnet20 --batch 32"],
     "mean_nodes": [f"{MEAN} --kind {kind} --elements {4 * MI} --ranks 4 --ranks-per-node {per_node} --emulate 1gbit"
                    for kind in ("dense", "one-bit") for per_node in (1, 2)],
+    "python_means": [f"{PYTHON} torch.distributed.run --standalone --nproc-per-node=2 -m laconic.bench --repeats 15"],
+    "python_steps": [f"{PYTHON} laconic.bench steps --repeats 15"],
+    "python_cluster": ["bench/cluster --ranks 2"],
 }
 
 
@@ -54,6 +64,16 @@ def run(command):
     return {"command": command, "rows": rows if isinstance(rows, list) else [rows]}
 
 
+def record_of(name):
+    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+    facts = {"date": date, "commit": commit(), "machine": machine()}
+    if name in SUITES:
+        return {**facts, "runs": [run(command) for command in SUITES[name]]}
+    commands = []
+    rows = studies.STUDIES[name](commands)
+    return {**facts, "runs": [{"command": "\n".join(commands), "rows": rows}]}
+
+
 def cell(value):
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
@@ -71,17 +91,23 @@ def markdown(name, record):
 
 
 def main():
-    unknown = set(sys.argv[1:]) - set(SUITES)
+    names = [*SUITES, *studies.STUDIES]
+    unknown = set(sys.argv[1:]) - set(names)
     if unknown:
-        sys.exit(f"record: no suite named {', '.join(sorted(unknown))}; there are: {', '.join(SUITES)}")
+        sys.exit(f"record: no suite named {', '.join(sorted(unknown))}; there are: {', '.join(names)}")
     folder = pathlib.Path("bench/results")
     folder.mkdir(parents=True, exist_ok=True)
-    for name in sys.argv[1:] or SUITES:
-        date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
-        record = {"date": date, "commit": commit(), "machine": machine(), "runs": [run(c) for c in SUITES[name]]}
+    for name in sys.argv[1:] or names:
+        try:
+            record = record_of(name)
+        except studies.MissingData as error:
+            print(f"record: {name} is left out: {error}")
+            continue
         (folder / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
         (folder / f"{name}.md").write_text(markdown(name, record))
         print(f"bench/results/{name}.md")
+    pathlib.Path("docs/results.md").write_text(results_page.render(folder))
+    print("docs/results.md")
 
 
 if __name__ == "__main__":

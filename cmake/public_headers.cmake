@@ -2,6 +2,7 @@
 # One list and install(FILES), since FILE_SET would need CMake 3.23. tests/layers.py reads it too.
 set(LACONIC_PUBLIC_HEADERS
   laconic/checkpoint/checkpoint.h
+  laconic/checkpoint/file.h
   laconic/checkpoint/safetensors.h
   laconic/collective/mean.h
   laconic/core/buffer.h
@@ -19,6 +20,7 @@ set(LACONIC_PUBLIC_HEADERS
   laconic/optim/optimizer.h
   laconic/optim/learning_rate.h
   laconic/optim/policy.h
+  laconic/optim/spelling.h
   laconic/plan/cost.h
   laconic/plan/recipes.h
   laconic/transport/emulated.h
@@ -31,4 +33,9 @@ set(LACONIC_PUBLIC_HEADERS
 # Installed with laconic::mpi only.
 set(LACONIC_PUBLIC_MPI_HEADERS
   laconic/transport/mpi.h
+)
+# Installed with laconic::torch only.
+set(LACONIC_PUBLIC_TORCH_HEADERS
+  laconic/torch/data_parallel.h
+  laconic/torch/optim.h
 )

@@ -18,17 +18,17 @@ MAY_INCLUDE = {
     "laconic/collective": {"core", "kernels", "wire", "transport"},
     "laconic/optim": {"core", "kernels", "transport", "collective"},
     "laconic/checkpoint": {"core", "optim", "json"},
-    # It counts with the layouts, sizes and policies that run, not with copies of them (docs/design/0003).
+    # It counts with the layouts, sizes and policies that run, not with copies of them (docs/design/0004).
     "laconic/plan": {"core", "kernels", "wire", "transport", "collective", "optim"},
     "laconic/torch": {"core", "kernels", "wire", "transport", "collective", "optim", "checkpoint", "plan", "torch"},
-    "app": {"public", "fmt", "json", "cli", "toml", "torch", "mpi"},
+    "app": {"public", "fmt", "json", "cli", "toml", "torch", "mpi", "zlib"},
     "python": {"public", "fmt", "nanobind"},
     "examples": {"public", "fmt", "torch", "mpi"},
 }
 
 THIRD_PARTY = {
     "fmt": r"fmt/", "xxhash": r"xxhash\.h", "highway": r"hwy/", "mpi": r"mpi\.h", "json": r"nlohmann/", "cli": r"CLI/",
-    "toml": r"toml\+\+/", "torch": r"(torch|ATen|c10)/", "nanobind": r"nanobind/",
+    "toml": r"toml\+\+/", "torch": r"(torch|ATen|c10)/", "nanobind": r"nanobind/", "zlib": r"zlib\.h",
 }
 STANDARD = re.compile(r"[a-z_0-9]+|(sys|linux|netinet|arpa)/\w+\.h|(unistd|fcntl|signal|pthread|sched|poll|dlfcn)\.h")
 MPI_FILE = re.compile(r"mpi\.\w+|laconic/transport/mpi\.h")
@@ -59,7 +59,7 @@ def refusal(path, bracket, header, public):
     may = MAY_INCLUDE[folder]
     if (header == "mpi.h" or MPI_FILE.fullmatch(header)) and not MPI_FILE.fullmatch(path.split("/")[-1]):
         return f"{header}: MPI belongs to files named mpi.*"
-    if header.startswith(("laconic/", "app/", "examples/")):
+    if header.startswith(("laconic/", "app/", "examples/", "python/")):
         if path in public and header not in public:
             return f"a public header includes {header}, which is not in cmake/public_headers.cmake"
         if folder_of(header) == folder:

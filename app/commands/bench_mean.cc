@@ -3,8 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstring>
-#include <exception>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -251,29 +249,16 @@ void finish(const Options& options, const nlohmann::json& row) {
     fail(Code::kCorrupt, "the result is wrong: it differs between ranks or from what went in");
 }
 
-void run_threads(const Options& options, std::optional<Link> link) {
-  auto group = make_threads(options.ranks);
+void run_on_threads(const Options& options, std::optional<Link> link) {
   std::shared_ptr<Network> network;
   if (link)
     network = std::make_shared<Network>(options.ranks, std::max(1, options.ranks_per_node), *link);
   nlohmann::json row;
-  std::exception_ptr error;
-  std::mutex mutex;
-  {
-    std::vector<std::jthread> ranks;
-    for (auto& engine : group)
-      ranks.emplace_back([&, engine = std::move(engine)] {
-        try {
-          Rank rank(options, *engine, network, nullptr);
-          auto mine = rank.run(link ? &link->bytes_per_second : nullptr);
-          if (engine->rank() == 0) row = std::move(mine);
-        } catch (...) {
-          std::lock_guard lock(mutex);
-          if (!error) error = std::current_exception();
-        }
-      });
-  }
-  if (error) std::rethrow_exception(error);
+  run_threads(options.ranks, [&](Transport& engine) {
+    Rank rank(options, engine, network, nullptr);
+    auto mine = rank.run(link ? &link->bytes_per_second : nullptr);
+    if (engine.rank() == 0) row = std::move(mine);
+  });
   finish(options, row);
 }
 
@@ -304,7 +289,7 @@ void run(const Options& options, bool ranks_given) {
     if (under_mpirun())
       fail(Code::kInvalidArgument,
            "under mpirun every process would start ranks of its own: add --transport mpi");
-    return run_threads(options, link);
+    return run_on_threads(options, link);
   }
   Options mpi = options;
   if (!ranks_given) mpi.ranks = 0;

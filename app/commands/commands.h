@@ -7,8 +7,13 @@ class App;
 // Each adds one command to the command line; parsing it runs it.
 namespace laconic::app {
 
+void add_train(CLI::App& app);
+void add_compare(CLI::App& app);
+void add_eval(CLI::App& app);
+void add_report(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_bench_kernels(CLI::App& bench);
+void add_bench_loop(CLI::App& bench);
 void add_bench_mean(CLI::App& bench);
 void add_bench_step(CLI::App& bench);
 void add_doctor(CLI::App& app);

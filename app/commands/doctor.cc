@@ -24,16 +24,15 @@ std::string joined(const std::vector<std::string>& words) {
   return all.empty() ? "none" : all;
 }
 
-json machine() {
-  const Cpu cpu = read_cpu();
+json hardware() {
   const MemorySpeed memory = measure_memory();
   const plan::Speeds speeds = measure_speeds();
-  return {{"cpu", cpu.model},
-          {"cores", cpu.cores},
-          {"cpu_features", cpu.features},
+  return {{"cpu", processor()},
+          {"cores", cores()},
+          {"cpu_features", processor_features()},
           {"kernel_target", kernels::target()},
           {"kernel_targets", kernels::targets()},
-          {"memory_bytes", read_memory_bytes()},
+          {"memory_bytes", memory_bytes()},
           {"memory_read_gb_per_s", memory.read / 1e9},
           {"memory_update_gb_per_s", memory.update / 1e9},
           {"encode_gelements_per_s", 1e-9 / speeds.encode},
@@ -44,16 +43,16 @@ json machine() {
 }
 
 json network() {
-  json all{{"interfaces", json::array()}, {"infiniband", read_infiniband()}, {"use", nullptr}};
-  const auto interfaces = read_interfaces();
-  for (const Interface& one : interfaces)
+  json all{{"interfaces", json::array()}, {"infiniband", infiniband()}, {"use", nullptr}};
+  const auto devices = interfaces();
+  for (const Interface& one : devices)
     all["interfaces"].push_back(
         {{"name", one.name},
          {"up", one.up},
          {"loopback", one.loopback},
          {"default_route", one.default_route},
          {"bit_per_second", one.bits_per_second > 0 ? json(one.bits_per_second) : json(nullptr)}});
-  if (const Interface* best = best_interface(interfaces)) {
+  if (const Interface* best = best_interface(devices)) {
     all["use"] = best->name;
     all["environment"] = fmt::format(
         "export OMPI_MCA_btl_tcp_if_include={0} GLOO_SOCKET_IFNAME={0} NCCL_SOCKET_IFNAME={0}",
@@ -163,13 +162,13 @@ void show(const json& all, bool as_json) { as_json ? fmt::print("{}\n", all.dump
 
 void run(bool as_json) {
   if (!under_mpirun()) {
-    show({{"machine", machine()}, {"software", software()}, {"network", network()}}, as_json);
+    show({{"machine", hardware()}, {"software", software()}, {"network", network()}}, as_json);
     if (!as_json) fmt::print("\nUnder mpirun this command also measures the links.\n");
     return;
   }
   run_under_mpi([&](MpiSession& mpi) {
     Transport& world = mpi.world();
-    json all{{"machine", machine()}, {"software", software()}, {"network", network()}};
+    json all{{"machine", hardware()}, {"software", software()}, {"network", network()}};
     all["group"] = links(world);
     if (world.rank() == 0) show(all, as_json);
   });

@@ -34,9 +34,9 @@ struct Options {
 
 // What --probe found. Links and hosts only where a launcher started several ranks.
 struct Probe {
-  plan::Speeds speeds;
-  std::vector<Host> hosts;
-  std::optional<Link> inter, intra;
+  plan::Speeds speeds = {};
+  std::vector<Host> hosts = {};
+  std::optional<Link> inter = {}, intra = {};
 };
 
 Probe probe(Transport& world) {
@@ -164,7 +164,7 @@ Plan make_plan(Options options, const std::optional<Probe>& found) {
   set_speeds(options, found.has_value(), plan);
   plan.arms = compare(plan.scenario);
   plan.best = best_exchanges(plan.arms);
-  plan.advice = advice(plan.arms);
+  plan.advice = advice(plan.scenario, plan.arms);
   if (!options.sweep.empty() || !options.html.empty()) {
     constexpr int kPoints = 41;
     const auto [from, to] =

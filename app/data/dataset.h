@@ -29,8 +29,9 @@ struct DataShape {
   std::int64_t channels = 0, height = 0, width = 0;  // images
   std::int64_t vocabulary = 0, length = 0;           // tokens: length is the context
   std::int64_t classes = 0;                          // 0: a target for every token
-  bool masked = false;        // masked-language-model targets: a model that sees both sides
-  std::int64_t padding = -1;  // the token that fills short examples; -1: none
+  bool masked = false;          // masked-language-model targets: a model that sees both sides
+  std::int64_t padding = -1;    // the token that fills short examples; -1: none
+  std::uint64_t tokenizer = 0;  // stands for it: weights serve data of the same tokenizer only
 };
 
 // Examples of one task. Everything follows from the files, the config and the arguments: the same
@@ -52,17 +53,23 @@ class Dataset {
 
 struct DataConfig {
   std::string task = "fashion-mnist";  // task_names()
-  std::string
-      path;  // file or directory; empty: where the task's package puts it; "generated": no files
+  // File or directory; empty: where the task's package puts it; "generated": no files. mlm takes
+  // several, joined by ','. text and mlm read any text; mlm also a directory of sst2's files.
+  std::string path;
   std::int64_t context = 128;      // tokens an example
   std::string tokenizer = "byte";  // "byte" or "bpe"
   std::int64_t vocabulary = 2048;  // bpe: how many tokens to train
+  // bpe: what it is trained on, paths joined by ','; empty: `path`. Of a text its training part
+  // counts, of an sst2 directory all of train.tsv. So mlm and sst2 on one directory share their
+  // tokenizer; with mlm on more than that, give the same tokenizer_data (or mlm's path) to both.
+  std::string tokenizer_data;
   std::string cache;          // directory for trained tokenizers; empty: the user's cache directory
   double mask = 0.15;         // mlm: fraction of tokens asked for
-  std::int64_t held_out = 0;  // sst2: that many training sentences (by a fixed shuffle) become the
-                              // validation set; 0: dev.tsv
+  std::int64_t held_out = 0;  // sst2 and mlm: that many sentences of train.tsv (by a fixed
+                              // shuffle) become the validation set; 0: dev.tsv
   bool augment = true;        // images: random shifts (and flips for cifar10)
-  std::uint32_t seed = 0;     // of masks, augmentation and generated data
+  std::uint32_t seed = 0;     // of what is random about training examples; files, generated data
+                              // and validation are the same for every seed
 };
 
 // "fashion-mnist", "cifar10", "text", "mlm", "sst2".

@@ -3,30 +3,23 @@
 #include <torch/torch.h>
 
 #include "app/data/dataset.h"
+#include "app/models/sizes.h"
 
 // The models that `laconic train` knows by name.
 namespace laconic::app {
 
-// Sizes; 0 (or a negative dropout) takes what the name says.
-struct ModelConfig {
-  std::string name = "resnet20";
-  std::int64_t width = 0;  // channels of the first stage, or the hidden size
-  std::int64_t depth = 0;  // blocks a stage, or layers
-  std::int64_t heads = 0;  // transformers
-  double dropout = -1;
-};
-
 // A network with its loss. Whatever is random inside draws from a generator of its own: ranks that
 // are threads of one process share torch's global one.
-class Network : public torch::nn::Module {
+class Network : public ::torch::nn::Module {
  public:
   // Images or tokens to logits: [n, classes], or [n, length, vocabulary].
-  virtual torch::Tensor forward(const torch::Tensor& inputs) = 0;
+  virtual ::torch::Tensor forward(const ::torch::Tensor& inputs) = 0;
   // Before each training step: dropout is then a pure function of (seed, rank, step).
   void reseed(std::uint32_t seed, int rank, std::int64_t step);
 
  protected:
-  torch::Tensor dropout(const torch::Tensor& x, double p);  // uses is_training()
+  // Nothing while evaluating. REQUIRES: reseed was called, if training with p > 0.
+  ::torch::Tensor dropout(const ::torch::Tensor& x, double p);
 
  private:
   at::Generator generator_;
@@ -40,19 +33,22 @@ struct Score {
 // "resnet8", …, "bert-large".
 std::vector<std::string> model_names();
 
-// The same weights for the same seed. Call from one thread at a time in a process (it seeds torch's
-// global generator). Throws Error(kInvalidArgument): unknown name with the nearest one, a size that
-// is impossible, or data the model is not for, naming what fits.
+// The same weights for the same seed; torch's global generator is left alone. A size that `shape`
+// leaves at 0 is the published one; there are never fewer positions than that. Throws
+// Error(kInvalidArgument): unknown name with the nearest one, a size that is impossible, or data
+// the model is not for, naming what fits.
 std::shared_ptr<Network> make_model(const ModelConfig& config, const DataShape& shape,
                                     std::uint32_t seed);
+// The same without weights: their memory is not touched. To count, or to load.
+std::shared_ptr<Network> make_blank_model(const ModelConfig& config, const DataShape& shape);
 
 // Tensors that view the batch's memory.
-torch::Tensor inputs_of(const Batch& batch, const DataShape& shape);
-torch::Tensor targets_of(const Batch& batch, const DataShape& shape);
+::torch::Tensor inputs_of(const Batch& batch, const DataShape& shape);
+::torch::Tensor targets_of(const Batch& batch, const DataShape& shape);
 
-// Mean cross-entropy over the targets that count.
-torch::Tensor loss_of(const torch::Tensor& logits, const torch::Tensor& targets);
+// Mean cross-entropy over the targets that count; 0 if none does.
+::torch::Tensor loss_of(const ::torch::Tensor& logits, const ::torch::Tensor& targets);
 // Without gradients: sums, so that batches and ranks add up.
-Score score_of(const torch::Tensor& logits, const torch::Tensor& targets);
+Score score_of(const ::torch::Tensor& logits, const ::torch::Tensor& targets);
 
 }  // namespace laconic::app

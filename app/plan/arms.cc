@@ -71,10 +71,25 @@ plan::Average cost_at(const Scenario& scenario, const plan::Cluster& cluster, co
   return plan::predict(cluster, scenario.work, scenario.speeds, arm.method, arm.rounds);
 }
 
-std::string pays(double rate) {
-  return std::isinf(rate) ? "at any rate between nodes"
-         : rate == 0      ? "at no rate between nodes"
-                          : fmt::format("below {} between nodes", rate_text(rate));
+constexpr double kWorthIt = 1.05;
+
+// Where the coded one gains enough over whatever dense one is best there.
+std::string where(const Scenario& scenario, const Arm& coded, const std::vector<Arm>& arms) {
+  if (scenario.cluster.nodes == 1) return "";
+  const auto seconds = [&](const plan::Cluster& at, const Arm& arm) {
+    return cost_at(scenario, at, arm).mean.seconds;
+  };
+  const double rate = plan::break_even(
+      scenario.cluster, [&](const plan::Cluster& at) { return kWorthIt * seconds(at, coded); },
+      [&](const plan::Cluster& at) {
+        double least = std::numeric_limits<double>::infinity();
+        for (const Arm& arm : arms)
+          if (arm.dense()) least = std::min(least, seconds(at, arm));
+        return least;
+      });
+  return std::isinf(rate) ? " It gains that at any rate between nodes."
+         : rate == 0      ? " It gains that at no rate between nodes."
+                          : fmt::format(" It gains that below {} between nodes.", rate_text(rate));
 }
 
 }  // namespace
@@ -135,32 +150,30 @@ std::vector<Point> sweep(const Scenario& scenario, const std::vector<Arm>& arms,
   return all;
 }
 
-std::string advice(const std::vector<Arm>& arms) {
+std::string advice(const Scenario& scenario, const std::vector<Arm>& arms) {
   const auto faster = [](const Arm& a, const Arm& b) { return a.seconds() < b.seconds(); };
-  const Arm& best = *std::min_element(arms.begin(), arms.end(), faster);
   const Arm* dense = nullptr;
   const Arm* coded = nullptr;
   for (const Arm& arm : arms) {
     const Arm*& kind = arm.dense() ? dense : coded;
     if (kind == nullptr || faster(arm, *kind)) kind = &arm;
   }
-  constexpr double kWorthIt = 1.05;
   const auto in_ms = [](const Arm& arm) { return 1e3 * arm.seconds(); };
   if (coded == nullptr)
-    return fmt::format("Of the dense ones use {} ({}): {:.1f} ms a step.", best.name(),
-                       best.exchange, in_ms(best));
+    return fmt::format("Of the dense ones use {} ({}): {:.1f} ms a step.", dense->name(),
+                       dense->exchange, in_ms(*dense));
   if (dense->seconds() < kWorthIt * coded->seconds())
     return fmt::format(
         "Use dense {} ({}), {:.1f} ms a step: the best coded exchange, {} ({}), needs {:.1f} ms "
-        "and would gain less than 5 %. It pays {}.",
+        "and does not gain 5 %.{}",
         dense->wire, dense->exchange, in_ms(*dense), coded->name(), coded->exchange, in_ms(*coded),
-        pays(coded->pays_below_bf16));
+        where(scenario, *coded, arms));
   return fmt::format(
       "Use {} ({}), {:.1f} ms a step: {:.2f}x as fast as a dense all-reduce in fp32, {:.2f}x in "
-      "bf16, {:.2f}x the best dense one ({} {}). Against bf16 it pays {}.",
+      "bf16, {:.2f}x the best dense one ({} {}): more than 5 %.{}",
       coded->name(), coded->exchange, in_ms(*coded), coded->over_fp32, coded->over_bf16,
       dense->seconds() / coded->seconds(), dense->wire, dense->exchange,
-      pays(coded->pays_below_bf16));
+      where(scenario, *coded, arms));
 }
 
 }  // namespace laconic::app

@@ -37,9 +37,11 @@ struct Manifest {
 // Collective. The checkpoint that was at `path` stays whole until the new one is; after an error it
 // is still there. Error(kFile) with the path and what the system said, Error(kInvalidArgument) when
 // at `path` there is something else or `extra` is not UTF-8: the same on all ranks. Needs 4 bytes a
-// parameter for a while.
+// parameter for a while. `own`: numbers that this rank wants back (a model's running statistics,
+// say), equally many on all ranks.
 void save_checkpoint(const std::filesystem::path& path, Optimizer& optimizer,
-                     const std::map<std::string, std::string>& extra = {});
+                     const std::map<std::string, std::string>& extra = {},
+                     std::span<const double> own = {});
 
 // What a checkpoint is of, without its tensors. Where saving was interrupted between two renames,
 // the checkpoint before is found. Error(kFile) when there is none, Error(kCorrupt),
@@ -56,7 +58,9 @@ enum class Resume : std::uint8_t {
 // whole cannot be read a moment later). Besides what read_manifest throws: Error(kInvalidArgument)
 // naming both values when the checkpoint is of another model or of a configuration that computes
 // something else. total_steps, threads, shadow_every and verify_every may differ, and
-// ranks_per_node as the number of ranks may.
-Resume load_checkpoint(const std::filesystem::path& path, Optimizer& optimizer);
+// ranks_per_node as the number of ranks may. `own` comes back as this rank saved it; with other
+// ranks as the mean of what all had saved.
+Resume load_checkpoint(const std::filesystem::path& path, Optimizer& optimizer,
+                       std::span<double> own = {});
 
 }  // namespace laconic

@@ -7,7 +7,7 @@
 
 #include "laconic/core/error.h"
 
-// Files as checkpoints need them: whole or not there at all. Failures are Error(kFile) with the
+// Files as checkpoints and results need them: whole or not there at all. Failures are Error(kFile) with the
 // path and what the system said.
 namespace laconic {
 

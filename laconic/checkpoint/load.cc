@@ -29,7 +29,8 @@ SafetensorsFile open(const Manifest& manifest, std::size_t index) {
 
 // Every state has its tensor, every tensor its state. Error(kInvalidArgument) otherwise.
 void check_tensors(const SafetensorsFile& file, const std::vector<State>& states, bool shared) {
-  std::size_t known = file.find(kWeights) != nullptr ? 1 : 0;
+  std::size_t known = 0;
+  for (const char* name : {kWeights, kOwn}) known += file.find(name) != nullptr ? 1 : 0;
   for (const State& state : states) {
     if (is_shared(state) != shared) continue;
     ++known;
@@ -59,12 +60,21 @@ void check_weights(const SafetensorsFile& file, std::size_t elements) {
          entry == nullptr ? 0 : entry->elements, elements);
 }
 
+void check_own(const SafetensorsFile& file, std::size_t numbers) {
+  const auto* entry = file.find(kOwn);
+  const std::uint64_t found = entry == nullptr ? 0 : entry->elements;
+  if (found != numbers || (entry != nullptr && entry->dtype != Dtype::kF64))
+    fail(Code::kInvalidArgument, "{} has {} numbers of the caller's, {} are asked for",
+         file.path().string(), found, numbers);
+}
+
 // One rank's view of a checkpoint that is being loaded.
 class Loading {
  public:
-  Loading(const Manifest& manifest, Optimizer& optimizer)
+  Loading(const Manifest& manifest, Optimizer& optimizer, std::span<double> numbers)
       : manifest_(manifest),
         optimizer_(optimizer),
+        numbers_(numbers),
         rank_(optimizer.transport().rank()),
         states_(optimizer.state()),
         shared_(open(manifest, 0)) {}
@@ -94,11 +104,13 @@ class Loading {
     shared_.verify();
     if (exact) {
       if (own_->find(kWeights) != nullptr) check_weights(*own_, manifest_.elements);
+      check_own(*own_, numbers_.size());
       own_->verify();
       return;
     }
     std::vector<SafetensorsFile> ranks;
     for (std::size_t r = 1; r < manifest_.files.size(); ++r) ranks.push_back(open(manifest_, r));
+    for (const SafetensorsFile& file : ranks) check_own(file, numbers_.size());
     parts_.emplace(std::move(ranks), optimizer_);
     // All of it is read by every rank later; to know that it is whole, once is enough.
     const auto size = static_cast<std::size_t>(optimizer_.transport().size());
@@ -117,13 +129,29 @@ class Loading {
     }
     const bool own_weights = exact && own_->find(kWeights) != nullptr;
     (own_weights ? *own_ : shared_).read(kWeights, 0, optimizer_.model().weights);
-    if (exact) return;
+    if (exact) {
+      if (!numbers_.empty()) own_->read(kOwn, 0, numbers_);
+      return;
+    }
+    take_mean();
     for (int b = 0; b < optimizer_.buckets(); ++b) optimizer_.redistribute(b, parts_->whole(b));
   }
 
  private:
+  void take_mean() {
+    if (numbers_.empty()) return;
+    std::vector<double> one(numbers_.size());
+    std::ranges::fill(numbers_, 0.0);
+    for (const SafetensorsFile& file : parts_->ranks()) {
+      file.read(kOwn, 0, one);
+      for (std::size_t i = 0; i < one.size(); ++i) numbers_[i] += one[i];
+    }
+    for (double& number : numbers_) number /= static_cast<double>(parts_->ranks().size());
+  }
+
   const Manifest& manifest_;
   Optimizer& optimizer_;
+  std::span<double> numbers_;
   int rank_;
   std::vector<State> states_;
   SafetensorsFile shared_;
@@ -143,7 +171,7 @@ void check_all_read_the_same(const std::vector<std::uint64_t>& seals, const fs::
 
 }  // namespace
 
-Resume load_checkpoint(const fs::path& path, Optimizer& optimizer) {
+Resume load_checkpoint(const fs::path& path, Optimizer& optimizer, std::span<double> own) {
   Transport& world = optimizer.transport();
   Manifest manifest;
   check_all_read_the_same(together(world,
@@ -155,7 +183,7 @@ Resume load_checkpoint(const fs::path& path, Optimizer& optimizer) {
                           path);
   std::optional<Loading> loading;
   const auto alike = together(world, [&] {
-    loading.emplace(manifest, optimizer);
+    loading.emplace(manifest, optimizer, own);
     return std::uint64_t{loading->lies_alike()};
   });
   const bool exact = std::find(alike.begin(), alike.end(), 0U) == alike.end();

@@ -11,6 +11,7 @@
 namespace laconic {
 
 inline constexpr const char* kWeights = "weights";
+inline constexpr const char* kOwn = "own";  // the caller's, in the files of the ranks
 
 // The bucket that a name like "bucket3/m" speaks of. Error(kInvalidArgument) for other names and
 // buckets that do not exist.

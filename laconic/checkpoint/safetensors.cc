@@ -5,6 +5,7 @@
 #include <bit>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -30,6 +31,24 @@ constexpr std::string_view kHash = "hash.";
 
 const char* text(Dtype dtype) { return dtype == Dtype::kF32 ? "F32" : "F64"; }
 std::uint64_t width(Dtype dtype) { return dtype == Dtype::kF32 ? 4 : 8; }
+
+// Nothing: more than fits.
+std::optional<std::uint64_t> elements_of(std::span<const std::uint64_t> shape) {
+  std::uint64_t elements = 1;
+  for (const std::uint64_t length : shape) {
+    const std::uint64_t limit = std::numeric_limits<std::uint64_t>::max() / 8;
+    if (length != 0 && elements > limit / length) return std::nullopt;
+    elements *= length;
+  }
+  return elements;
+}
+
+void check_shape(const Tensor& tensor) {
+  const std::uint64_t has = tensor.bytes.size() / width(tensor.dtype);
+  if (elements_of(tensor.shape) != has)
+    fail(Code::kInvalidArgument, "tensor `{}` of shape {} has {} values: they do not fit together",
+         tensor.name, json(tensor.shape).dump(), has);
+}
 
 std::string quoted(const std::string& value) {
   try {
@@ -61,7 +80,7 @@ std::string header_of(std::span<const Tensor* const> tensors, const Metadata& me
     const std::uint64_t end = at + tensor->bytes.size();
     header += quoted(tensor->name) + ":" +
               json{{"dtype", text(tensor->dtype)},
-                   {"shape", json::array({tensor->bytes.size() / width(tensor->dtype)})},
+                   {"shape", tensor->shape},
                    {"data_offsets", json::array({at, end})}}
                   .dump() +
               ",";
@@ -162,14 +181,10 @@ class HeaderReader {
       corrupt("has tensor `{}` at bytes {} to {}, there are {}", name, entry.begin, entry.end,
               most);
 
-    entry.elements = 1;
-    for (const json& length : shape) {
-      entry.shape.push_back(number(name, length));
-      const std::uint64_t limit = std::numeric_limits<std::uint64_t>::max() / 8;
-      if (entry.shape.back() != 0 && entry.elements > limit / entry.shape.back())
-        corrupt("has tensor `{}` of the impossible shape {}", name, shape.dump());
-      entry.elements *= entry.shape.back();
-    }
+    for (const json& length : shape) entry.shape.push_back(number(name, length));
+    const auto elements = elements_of(entry.shape);
+    if (!elements) corrupt("has tensor `{}` of the impossible shape {}", name, shape.dump());
+    entry.elements = *elements;
     if (entry.elements * width(entry.dtype) != entry.end - entry.begin)
       corrupt("has tensor `{}` of {} bytes, its shape {} of {} needs {}", name,
               entry.end - entry.begin, shape.dump(), text(entry.dtype),
@@ -199,9 +214,23 @@ class HeaderReader {
 }  // namespace
 
 Tensor::Tensor(std::string tensor_name, std::span<const float> values)
-    : name(std::move(tensor_name)), dtype(Dtype::kF32), bytes(std::as_bytes(values)) {}
+    : Tensor(std::move(tensor_name), values, {values.size()}) {}
 Tensor::Tensor(std::string tensor_name, std::span<const double> values)
-    : name(std::move(tensor_name)), dtype(Dtype::kF64), bytes(std::as_bytes(values)) {}
+    : Tensor(std::move(tensor_name), values, {values.size()}) {}
+Tensor::Tensor(std::string tensor_name, std::span<const float> values, Shape lengths)
+    : name(std::move(tensor_name)),
+      dtype(Dtype::kF32),
+      bytes(std::as_bytes(values)),
+      shape(std::move(lengths)) {
+  check_shape(*this);
+}
+Tensor::Tensor(std::string tensor_name, std::span<const double> values, Shape lengths)
+    : name(std::move(tensor_name)),
+      dtype(Dtype::kF64),
+      bytes(std::as_bytes(values)),
+      shape(std::move(lengths)) {
+  check_shape(*this);
+}
 
 FileMark write_safetensors(const fs::path& path, std::span<const Tensor> tensors,
                            const Metadata& metadata) {

@@ -15,14 +15,19 @@ namespace laconic {
 
 enum class Dtype : std::uint8_t { kF32, kF64 };
 
-// A vector to write; the caller keeps the memory.
+// Values to write, row after row; the caller keeps the memory. Without a shape: a vector.
 struct Tensor {
+  using Shape = std::vector<std::uint64_t>;
   Tensor(std::string name, std::span<const float> values);
   Tensor(std::string name, std::span<const double> values);
+  // Throws Error(kInvalidArgument) when the shape is not of so many values.
+  Tensor(std::string name, std::span<const float> values, Shape shape);
+  Tensor(std::string name, std::span<const double> values, Shape shape);
 
   std::string name;
   Dtype dtype;
   std::span<const std::byte> bytes;
+  Shape shape;
 };
 
 using Metadata = std::map<std::string, std::string>;

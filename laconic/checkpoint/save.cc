@@ -22,7 +22,7 @@ void prepare(const Places& places) {
   fs::create_directory(places.fresh);
 }
 
-void write_files(const fs::path& folder, Optimizer& optimizer) {
+void write_files(const fs::path& folder, Optimizer& optimizer, std::span<const double> numbers) {
   const Model& model = optimizer.model();
   const int rank = optimizer.transport().rank();
   std::vector<float> synced(model.weights.size());
@@ -32,6 +32,7 @@ void write_files(const fs::path& folder, Optimizer& optimizer) {
   Metadata places;
   if (!std::ranges::equal(std::as_bytes(std::span(synced)), std::as_bytes(model.weights)))
     own.emplace_back(kWeights, std::span<const float>(model.weights));
+  if (!numbers.empty()) own.emplace_back(kOwn, numbers);
   for (const State& state : optimizer.state()) {
     switch (state.spread) {
       case Spread::kSame:
@@ -83,7 +84,7 @@ void put_in_place(const Places& places) {
 }  // namespace
 
 void save_checkpoint(const fs::path& path, Optimizer& optimizer,
-                     const std::map<std::string, std::string>& extra) {
+                     const std::map<std::string, std::string>& extra, std::span<const double> own) {
   const Places places(path);
   Transport& world = optimizer.transport();
   const bool first = world.rank() == 0;
@@ -93,7 +94,7 @@ void save_checkpoint(const fs::path& path, Optimizer& optimizer,
   });
   try {
     together(world, [&] {
-      write_files(places.fresh, optimizer);
+      write_files(places.fresh, optimizer, own);
       return std::uint64_t{0};
     });
     together(world, [&] {

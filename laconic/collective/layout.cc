@@ -19,20 +19,20 @@ Range part(std::size_t begin, std::size_t count, std::size_t length, std::size_t
 
 }  // namespace
 
-std::size_t slice_elements(std::size_t elements, std::size_t largest) {
-  constexpr std::size_t kSmallest = std::size_t{256} << 10, kUseful = 32;
-  return std::max(kSmallest, std::min(elements / kUseful, largest));
+std::size_t slice_elements(std::size_t elements, std::size_t largest, int useful) {
+  constexpr std::size_t kSmallest = std::size_t{256} << 10;
+  return std::max(kSmallest, std::min(elements / static_cast<std::size_t>(useful), largest));
 }
 
 Layout::Layout(std::size_t elements, int per_node, int nodes, std::size_t grain,
-               std::size_t largest_slice)
+               std::size_t largest_slice, int useful_slices)
     : elements_(elements),
       per_node_(static_cast<std::size_t>(per_node)),
       nodes_(static_cast<std::size_t>(nodes)),
       grain_(grain),
       shard_length_(part_length(elements, static_cast<std::size_t>(per_node))),
       longest_chunk_(part_length(std::min(elements, shard_length_), nodes_)) {
-  const std::size_t wanted = slice_elements(elements, largest_slice);
+  const std::size_t wanted = slice_elements(elements, largest_slice, useful_slices);
   const std::size_t of_chunk = wanted / (nodes_ * static_cast<std::size_t>(per_node));
   slice_length_ = grain == 0 ? longest_chunk_
                              : std::min(longest_chunk_, round_up(std::max(of_chunk, grain), grain));
@@ -74,7 +74,7 @@ MeanKind kind_that_runs(MeanKind asked, int per_node, int nodes) noexcept {
   return asked == MeanKind::kOneBit && nodes == 1 && per_node > 1 ? MeanKind::kDense : asked;
 }
 
-Layout layout_of(const MeanConfig& config, int per_node, int nodes) {
+Layout layout_of(const MeanConfig& config, int per_node, int nodes, int useful_slices) {
   // Of what was asked for: blocks are bad as a whole in an exact one-bit mean too.
   const std::size_t grain = config.kind == MeanKind::kOneBit  ? config.scale_block
                             : config.kind == MeanKind::kDense ? tile_of(config)
@@ -82,13 +82,14 @@ Layout layout_of(const MeanConfig& config, int per_node, int nodes) {
   const std::size_t largest = kind_that_runs(config.kind, per_node, nodes) == MeanKind::kDense
                                   ? std::size_t{1} << 20
                                   : std::size_t{8} << 20;
-  return {config.elements, per_node, nodes, grain, largest};
+  return {config.elements, per_node, nodes, grain, largest, useful_slices};
 }
 
-Dealing::Dealing(std::size_t elements, int ranks) : words(wire::words(elements)) {
+Dealing::Dealing(std::size_t elements, int ranks, int useful_slices)
+    : words(wire::words(elements)) {
   const auto of_run = static_cast<std::size_t>(ranks);
   runs = (words + of_run - 1) / of_run;
-  const std::size_t wanted = slice_elements(elements, elements) / wire::kWord;
+  const std::size_t wanted = slice_elements(elements, elements, useful_slices) / wire::kWord;
   // Slices start at whole tiles, so activity and bits of a tile lie together.
   runs_per_slice = std::min(
       runs, round_up(std::max<std::size_t>(wanted / of_run, 1), Mean::kTile / wire::kWord));

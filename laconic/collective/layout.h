@@ -9,9 +9,9 @@ constexpr std::size_t round_up(std::size_t n, std::size_t multiple) {
 }
 
 // How much of a vector a slice should hold, at most `largest` elements if that is not too few.
-// Slices let coding overlap with sending: a few dozen are enough, and small ones cost more than
-// they hide.
-std::size_t slice_elements(std::size_t elements, std::size_t largest);
+// Slices let coding overlap with sending: `useful` of them are enough, and small ones cost more
+// than they hide.
+std::size_t slice_elements(std::size_t elements, std::size_t largest, int useful);
 
 // Who owns what. The vector is cut into one shard a local rank, each shard into one chunk a node,
 // each chunk into the same number of slices. Lengths are rounded up to whole words, so the last
@@ -21,7 +21,7 @@ class Layout {
   // Slices are cut at multiples of `grain` in a chunk (0: not at all), at most `largest_slice` of
   // the vector each.
   Layout(std::size_t elements, int per_node, int nodes, std::size_t grain,
-         std::size_t largest_slice);
+         std::size_t largest_slice, int useful_slices = Transport::kUsefulSlices);
 
   std::size_t slices() const noexcept { return slices_; }
   // Elements that messages of slice k are made for: the same for all shards and chunks.
@@ -41,13 +41,13 @@ class Layout {
 MeanKind kind_that_runs(MeanKind asked, int per_node, int nodes) noexcept;
 
 // The layout of the mean that make_mean makes. REQUIRES: not a single round.
-Layout layout_of(const MeanConfig& config, int per_node, int nodes);
+Layout layout_of(const MeanConfig& config, int per_node, int nodes, int useful_slices);
 
 // How a single round deals words to ranks: in runs of one word a rank, slices of whole runs.
 struct Dealing {
   std::size_t words = 0, runs = 0, runs_per_slice = 0, slices = 0;
 
-  Dealing(std::size_t elements, int ranks);
+  Dealing(std::size_t elements, int ranks, int useful_slices);
   std::size_t runs_of(std::size_t slice) const noexcept;
 };
 

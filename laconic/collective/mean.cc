@@ -108,7 +108,8 @@ std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Po
     }
     fail(Code::kInvalidArgument, "no mean of kind {}", static_cast<int>(kind));
   };
-  const Layout layout = layout_of(config, nodes.per_node, nodes.nodes);
+  const Layout layout =
+      layout_of(config, nodes.per_node, nodes.nodes, nodes.world->useful_slices());
   const Range shard = layout.shard(nodes.local), chunk = layout.chunk(nodes.local, nodes.node);
   const Place place{.rank = nodes.world->rank(),
                     .voices = nodes.nodes,

@@ -22,7 +22,7 @@ SingleRound::SingleRound(const MeanConfig& config, const Nodes& nodes, Pool& poo
       nodes_(nodes),
       pool_(pool),
       ranks_(nodes.world->size()),
-      dealing_(config.elements, ranks_),
+      dealing_(config.elements, ranks_, nodes.world->useful_slices()),
       inside_(nodes.inside.get()),
       between_(&nodes.between()),
       cards_(static_cast<std::size_t>(ranks_) * static_cast<std::size_t>(pool.threads())),

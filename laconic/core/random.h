@@ -6,7 +6,13 @@
 namespace laconic {
 
 // What a random number is for. Streams never share a counter.
-enum class Stream : std::uint32_t { kWorkerDraw = 0, kOwnerDraw = 1, kDealing = 2, kData = 3 };
+enum class Stream : std::uint32_t {
+  kWorkerDraw = 0,
+  kOwnerDraw = 1,
+  kDealing = 2,
+  kData = 3,
+  kDropout = 4,
+};
 
 using PhiloxCounter = std::array<std::uint32_t, 4>;
 using PhiloxKey = std::array<std::uint32_t, 2>;

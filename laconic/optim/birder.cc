@@ -20,8 +20,7 @@ class Birder final : public Rule {
   void step(const Step& step) override {
     const double beta = bucket_.config->beta;
     const kernels::BirderMoments moments{static_cast<float>(beta), static_cast<float>(1 - beta)};
-    const auto lr = static_cast<float>(this->lr(step)),
-               decay = static_cast<float>(this->decay(step));
+    const auto lr = static_cast<float>(this->lr()), decay = static_cast<float>(this->decay());
     say(
         *mean_, [&](Tile& tile) { return give(moments, tile); },
         [&](std::size_t at, std::span<const float> r) {

@@ -46,9 +46,9 @@ class Sgdm final : public DenseRule<Rule> {
   std::vector<State> state() override { return {{"m", m_.span(), Spread::kSame}}; }
 
  private:
-  void begin(const Step& step) override {
-    scalars_ = {static_cast<float>(bucket_.config->momentum), static_cast<float>(lr(step)),
-                static_cast<float>(decay(step))};
+  void begin(const Step&) override {
+    scalars_ = {static_cast<float>(bucket_.config->momentum), static_cast<float>(lr()),
+                static_cast<float>(decay())};
   }
   void update(std::size_t at, std::span<const float> mean) override {
     for_each_finite(at, mean, [&](std::size_t from, std::span<const float> part) {

@@ -72,6 +72,11 @@ void agree(Transport& transport, std::span<const std::string> names,
            at / mine.size(), names[at % mine.size()], all[at], all[at % mine.size()], remedy);
 }
 
+void check_rate(const char* what, double value) {
+  if (!(value >= 0) || !std::isfinite(value))
+    fail(Code::kInvalidArgument, "a {} of {}: it must be finite and at least 0", what, value);
+}
+
 class Engine final : public Optimizer {
  public:
   Engine(const OptimizerConfig& config, const Model& model, Transport& transport)
@@ -85,10 +90,12 @@ class Engine final : public Optimizer {
     agree_on_everything();
     shadow_.ranges = model_.ranges;
     shadow_.sums.resize(model_.ranges.size());
+    now_.resize(model_.groups.size());
     std::size_t begin = 0;
     for (const Group& group : model_.groups) {
+      const GroupStep* now = &now_[static_cast<std::size_t>(&group - model_.groups.data())];
       for (std::size_t at = 0; at < group.elements; at += config_.bucket_elements)
-        add_bucket(group, begin + at, std::min(config_.bucket_elements, group.elements - at));
+        add_bucket(group, now, begin + at, std::min(config_.bucket_elements, group.elements - at));
       begin += group.elements;
     }
     queue_ = std::make_unique<StepQueue>(buckets(), [this](int b) { rule(b).step(step_); });
@@ -97,18 +104,25 @@ class Engine final : public Optimizer {
 
   void begin(double lr) override {
     if (begun_) fail(Code::kInvalidArgument, "begin was called twice: finish the step first");
-    if (!(lr >= 0) || !std::isfinite(lr))
-      fail(Code::kInvalidArgument, "a learning rate of {}: it must be finite and at least 0", lr);
-    if (!started_) start();
-    step_ = schedule_->plan(counters_, lr);
-    shadow_.on = config_.shadow_every > 0 && step_.t % config_.shadow_every == 0 &&
-                 step_.kind == Step::Kind::kCoded;
-    if (shadow_.on) std::fill(shadow_.sums.begin(), shadow_.sums.end(), Shadow::Sums{});
-    before_ = traffic_.total();
-    begun_ = true;
-    queue_->begin();
+    check_rate("learning rate", lr);
+    for (std::size_t i = 0; i < now_.size(); ++i)
+      now_[i] = {lr * model_.groups[i].lr_factor, model_.groups[i].weight_decay};
+    begin_at(lr);
   }
 
+  void begin(std::span<const GroupStep> groups) override {
+    if (begun_) fail(Code::kInvalidArgument, "begin was called twice: finish the step first");
+    if (groups.size() != now_.size())
+      fail(Code::kInvalidArgument, "{} learning rates for {} groups", groups.size(), now_.size());
+    double largest = 0;
+    for (const GroupStep& group : groups) {
+      check_rate("learning rate", group.lr);
+      check_rate("weight decay", group.weight_decay);
+      largest = std::max(largest, group.lr);
+    }
+    std::copy(groups.begin(), groups.end(), now_.begin());
+    begin_at(largest);
+  }
   void ready(int bucket) override {
     if (!begun_) fail(Code::kInvalidArgument, "ready before begin: give the learning rate first");
     if (bucket < 0 || bucket >= buckets())
@@ -159,7 +173,7 @@ class Engine final : public Optimizer {
   }
 
   std::vector<State> state() override {
-    if (!started_) start();
+    if (!started_) start_rules();
     std::vector<State> all;
     for (std::size_t b = 0; b < rules_.size(); ++b)
       for (State& one : rules_[b]->state()) {
@@ -183,7 +197,7 @@ class Engine final : public Optimizer {
   }
 
   void restored() override {
-    started_ = true;
+    started_ = counters_.t > 0;
     step_ = {};
     stats_ = {};
     stats_.step = static_cast<std::int64_t>(counters_.t);
@@ -211,12 +225,13 @@ class Engine final : public Optimizer {
   // A decision over the whole gradient comes first, so nothing may start during backward.
   bool waits_for_all() const { return config_.max_grad_norm > 0 || config_.skip == Skip::kStep; }
 
-  void add_bucket(const Group& group, std::size_t begin, std::size_t count) {
+  void add_bucket(const Group& group, const GroupStep* now, std::size_t begin, std::size_t count) {
     buckets_.push_back({.config = &config_,
                         .nodes = &nodes_,
                         .pool = &pool_,
                         .shadow = &shadow_,
                         .group = group,
+                        .now = now,
                         .index = static_cast<int>(buckets_.size()),
                         .begin = begin,
                         .x = model_.weights.subspan(begin, count),
@@ -246,8 +261,22 @@ class Engine final : public Optimizer {
     const std::string names[] = {"their first weights"};
     const std::uint64_t mine[] = {hash64(std::as_bytes(model_.weights))};
     agree(*metered_, names, mine, "start all ranks from the same weights, or broadcast them");
-    for (const auto& one : rules_) one->start();
+    start_rules();
     started_ = true;
+  }
+  void start_rules() {
+    for (const auto& one : rules_) one->start();
+  }
+
+  void begin_at(double lr) {
+    if (!started_) start();
+    step_ = schedule_->plan(counters_, lr);
+    shadow_.on = config_.shadow_every > 0 && step_.t % config_.shadow_every == 0 &&
+                 step_.kind == Step::Kind::kCoded;
+    if (shadow_.on) std::fill(shadow_.sums.begin(), shadow_.sums.end(), Shadow::Sums{});
+    before_ = traffic_.total();
+    begun_ = true;
+    queue_->begin();
   }
 
   // Sum of squares over the blocks that are finite; *bad tells whether all are.
@@ -376,6 +405,7 @@ class Engine final : public Optimizer {
   Shadow shadow_;
   std::vector<Bucket> buckets_;
   std::vector<std::unique_ptr<Rule>> rules_;
+  std::vector<GroupStep> now_;  // a group's, in this step
   Step step_;
   bool begun_ = false, started_ = false;
   Traffic::Count before_;

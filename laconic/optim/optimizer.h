@@ -20,6 +20,11 @@ struct Group {
   bool compress = true;  // false: its means are exact
 };
 
+// What a group does in one step.
+struct GroupStep {
+  double lr = 0, weight_decay = 0;
+};
+
 // A part of the weights that reports speak of: a tensor, say.
 struct NamedRange {
   std::string name;
@@ -65,6 +70,9 @@ class Optimizer {
 
   // The step's learning rate, before the first bucket is ready.
   virtual void begin(double lr) = 0;
+  // The same with rates of their own for the groups, one each, in place of lr * lr_factor and the
+  // group's weight decay. Schedules follow the largest lr. REQUIRES: equal on all ranks.
+  virtual void begin(std::span<const GroupStep> groups) = 0;
   // The gradient of this bucket is complete: its exchange may start. Any order; each once a step.
   virtual void ready(int bucket) = 0;
   // Finishes; every bucket not yet ready counts as ready.

@@ -103,9 +103,8 @@ void Rule::say(Mean& mean, Fill fill, Take take, const Step& step, std::span<con
 
 double AdamRule::rate(const Step& step) const {
   const OptimizerConfig& config = *bucket_.config;
-  return config.bias_correction
-             ? lr(step) / (1 - std::pow(config.beta1, static_cast<double>(step.t)))
-             : lr(step);
+  return config.bias_correction ? lr() / (1 - std::pow(config.beta1, static_cast<double>(step.t)))
+                                : lr();
 }
 
 kernels::AdamStep AdamRule::scalars(const Step& step) const {
@@ -119,7 +118,7 @@ kernels::AdamStep AdamRule::scalars(const Step& step) const {
           .beta2 = static_cast<float>(config.beta2),
           .one_minus_beta2 = static_cast<float>(1 - config.beta2),
           .rate = static_cast<float>(rate(step)),
-          .decay = static_cast<float>(decay(step)),
+          .decay = static_cast<float>(decay()),
           .correction = static_cast<float>(correction),
           .epsilon = static_cast<float>(config.epsilon)};
 }

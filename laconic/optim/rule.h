@@ -32,6 +32,7 @@ struct Bucket {
   Pool* pool;
   Shadow* shadow;
   Group group;
+  const GroupStep* now;  // of this step
   int index = 0;
   std::size_t begin = 0;  // in the model
   std::span<float> x, g;  // weights and gradient
@@ -94,9 +95,9 @@ class Rule {
   }
   void note_bad() { bad_.fetch_add(1, std::memory_order_relaxed); }
 
-  double lr(const Step& step) const { return step.lr * bucket_.group.lr_factor; }
+  double lr() const { return bucket_.now->lr; }
   // 1 - lr*wd.
-  double decay(const Step& step) const { return 1 - lr(step) * bucket_.group.weight_decay; }
+  double decay() const { return 1 - lr() * bucket_.now->weight_decay; }
 
   Bucket bucket_;
   std::vector<Mean*> means_;  // whose bad blocks count as ours

@@ -39,6 +39,8 @@ class ZeroOneAdam final : public AdamRule {
     }
     if (step.kind == Step::Kind::kNothing) return;
     if (step.variance) return variance_step(step);
+    const bool rests = lr() == 0;  // this group alone: what it has pending is still said
+    if (rests && (gain() == 0 || step.kind == Step::Kind::kSilent)) return;
     const double rate = this->rate(step);
     double shrink = 1;
     if (gain() == 0) {  // the first since a sync
@@ -49,9 +51,9 @@ class ZeroOneAdam final : public AdamRule {
         kernels::scale(state.values.data(), state.values.size(), static_cast<float>(shrink));
     }
     gain() += rate;
-    kept() *= decay(step);
+    kept() *= decay();
     if (step.kind == Step::Kind::kCoded)
-      sync(step, static_cast<float>(shrink));
+      sync(step, static_cast<float>(shrink), rests);
     else
       local(step, static_cast<float>(shrink));
   }
@@ -174,16 +176,16 @@ class ZeroOneAdam final : public AdamRule {
     });
   }
 
-  void sync(const Step& step, float shrink) {
+  void sync(const Step& step, float shrink, bool rests) {
     const kernels::AdamStep s = scalars(step);
     say(
         *coded_,
         [&](Tile& tile) {
           const float* g = bucket_.g.data() + tile.begin;
-          const bool good = !tile.fallback && kernels::all_finite(g, tile.count);
+          const bool good = !rests && !tile.fallback && kernels::all_finite(g, tile.count);
           kernels::zero_one_message(s, shrink, good ? g : nullptr, m_.data() + tile.begin,
                                     pending_.data() + tile.begin, tile.values, tile.count);
-          return good || tile.fallback;
+          return good || rests || tile.fallback;
         },
         [&, settled = sync_scalars(step)](std::size_t at, std::span<const float> mean) {
           settle(settled, m_.data() + at, at, mean);

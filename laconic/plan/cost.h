@@ -30,6 +30,7 @@ struct Work {
   // The share of the backward pass after which a bucket is ready, first exchanged first; empty: in
   // proportion to the elements.
   std::vector<double> ready = {};
+  int useful_slices = Transport::kUsefulSlices;  // of the engine: 8 over torch.distributed
   bool shares_cores = false;  // coding takes turns with the backward pass on the same cores
 };
 

@@ -16,7 +16,8 @@ Rank::Rank(const Cluster& cluster, const Work& work, const Speeds& speeds)
       speeds_(speeds),
       forward_((1 - work.backward_share) * work.step_seconds),
       backward_(work.backward_share * work.step_seconds),
-      shares_cores_(work.shares_cores) {}
+      shares_cores_(work.shares_cores),
+      useful_slices_(work.useful_slices) {}
 
 void Rank::wait_for_backward(double share) { wait_until(forward_ + share * backward_ + lost_); }
 
@@ -185,7 +186,7 @@ void pipeline(Rank& rank, const Method& method, const MeanConfig& config, bool h
   const Ways ways(rank, hierarchical);
   const int nodes = ways.nodes(), per_node = ways.per_node();
   const MeanKind runs = kind_that_runs(config.kind, per_node, nodes);
-  const Layout layout = layout_of(config, per_node, nodes);
+  const Layout layout = layout_of(config, per_node, nodes, rank.useful_slices());
   const Cost cost = cost_of(rank.speeds(), method, config, runs);
   std::vector<double> arrival[4];
   for (auto& of_phase : arrival) of_phase.resize(layout.slices());
@@ -231,7 +232,7 @@ void single_round(Rank& rank, const Method& method, std::size_t elements, bool h
   const int ranks = rank.cluster().ranks();
   const Speeds& s = rank.speeds();
   const auto [before, after] = update_of(s, method);
-  const Dealing dealing(elements, ranks);
+  const Dealing dealing(elements, ranks, rank.useful_slices());
   std::vector<double> arrival[2];
   for (auto& of_phase : arrival) of_phase.resize(dealing.slices);
   in_turns(dealing.slices, hierarchical ? 3 : 2, [&](std::size_t phase, std::size_t slice) {

@@ -11,6 +11,7 @@ class Rank {
 
   const Cluster& cluster() const noexcept { return cluster_; }
   const Speeds& speeds() const noexcept { return speeds_; }
+  int useful_slices() const noexcept { return useful_slices_; }
 
   // Until the backward pass has done this share of its work.
   void wait_for_backward(double share);
@@ -29,6 +30,7 @@ class Rank {
   const Speeds& speeds_;
   double forward_, backward_;
   bool shares_cores_;
+  int useful_slices_;
   double now_ = 0, lost_ = 0;  // lost: by which coding has put off the backward pass
   double inter_free_ = 0, intra_free_ = 0, transfer_end_ = 0;
   Forecast sum_;

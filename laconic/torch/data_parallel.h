@@ -2,8 +2,11 @@
 
 #include <torch/torch.h>
 
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "laconic/optim/optimizer.h"
 
@@ -34,7 +37,10 @@ struct DataParallelConfig {
 // Construction is collective: ranks compare names, shapes and types of what they built, parameters
 // and gradients become views of flat memory (in parameters() order, group by group, shared ones
 // once), and rank 0's weights and buffers go to everyone. Parameters must be dense float32 on the
-// CPU. The caller keeps `transport` alive. One thread at a time.
+// CPU; those that require no gradient stay where they are. Parameters stay valid when this object
+// is gone. Weights move during backward, as soon as their gradient is complete, so nothing in the
+// graph may read a parameter behind autograd's back (through detach(), say). The caller keeps
+// `transport` alive. One thread at a time; objects of different threads know nothing of each other.
 class DataParallel {
  public:
   DataParallel(std::shared_ptr<::torch::nn::Module> module, DataParallelConfig config,
@@ -43,9 +49,13 @@ class DataParallel {
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  // Before the backward pass of the step. `accumulate`: so many backward passes make the step; the
-  // exchange starts in the last one, and gradients are their mean.
+  // Before the backward pass of the step (after it, nothing overlaps). `accumulate`: so many
+  // backward passes make the step; the exchange starts in the last one, and gradients are their
+  // mean.
   void begin(double lr, int accumulate = 1);
+  // From now on steps begin by themselves, at their first gradient, with what `lr` then returns.
+  // Null: no longer.
+  void begin_with(std::function<double()> lr, int accumulate = 1);
   // After it: waits for what is still under way, moves the weights, zeroes the gradients.
   void step();
   // Zeroes, and attaches again what the module's own zero_grad() dropped.
@@ -60,6 +70,7 @@ class DataParallel {
     explicit Synced(DataParallel& parallel);
     ~Synced();
     Synced(const Synced&) = delete;
+    Synced& operator=(const Synced&) = delete;
 
    private:
     DataParallel& parallel_;
@@ -68,7 +79,7 @@ class DataParallel {
 
   Optimizer& optimizer() noexcept;
   ::torch::nn::Module& module() noexcept;
-  // Parameters as they lie in memory, by name.
+  // Trained parameters as they lie in memory, by name.
   const std::vector<NamedRange>& ranges() const noexcept;
 
  private:

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -260,6 +261,16 @@ class Threads final : public Transport {
   std::vector<const std::byte*> first_;
 };
 
+bool only_misses_another(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    return error.code() == Code::kTimeout;
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<Transport>> make_threads(int ranks, std::chrono::milliseconds timeout) {
@@ -269,6 +280,27 @@ std::vector<std::unique_ptr<Transport>> make_threads(int ranks, std::chrono::mil
   std::vector<std::unique_ptr<Transport>> transports;
   for (int r = 0; r < ranks; ++r) transports.push_back(std::make_unique<Threads>(group, r));
   return transports;
+}
+
+void run_threads(int ranks, const std::function<void(Transport&)>& work,
+                 std::chrono::milliseconds timeout) {
+  auto transports = make_threads(ranks, timeout);
+  std::vector<std::exception_ptr> thrown(transports.size());
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t r = 0; r < transports.size(); ++r)
+      threads.emplace_back([&work, &error = thrown[r], transport = std::move(transports[r])] {
+        try {
+          work(*transport);
+        } catch (...) {
+          error = std::current_exception();
+        }
+      });
+  }
+  for (const auto& one : thrown)
+    if (one && !only_misses_another(one)) std::rethrow_exception(one);
+  for (const auto& one : thrown)
+    if (one) std::rethrow_exception(one);
 }
 
 }  // namespace laconic

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -13,5 +14,10 @@ namespace laconic {
 // otherwise).
 std::vector<std::unique_ptr<Transport>> make_threads(
     int ranks, std::chrono::milliseconds timeout = kDefaultTimeout);
+
+// Calls `work` once for each rank, each on a thread of its own, and returns when all are done.
+// Rethrows what a rank threw: the first, by rank, that does not merely miss another.
+void run_threads(int ranks, const std::function<void(Transport&)>& work,
+                 std::chrono::milliseconds timeout = kDefaultTimeout);
 
 }  // namespace laconic

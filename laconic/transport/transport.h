@@ -44,12 +44,16 @@ class Blocks {
 class Transport {
  public:
   static constexpr int kInFlight = 64;
+  static constexpr int kUsefulSlices = 32;
 
   virtual ~Transport() = default;
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
   // Equal for ranks that share memory, different otherwise.
   virtual std::uint64_t host() const noexcept = 0;
+  // Into how many slices a long message is best cut, so that coding overlaps with sending: fewer
+  // where each exchange costs much. Equal on all ranks.
+  virtual int useful_slices() const noexcept { return kUsefulSlices; }
 
   virtual void post(const Exchange& exchange, std::span<const std::byte> in) = 0;
   virtual Blocks arrive() = 0;

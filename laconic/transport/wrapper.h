@@ -14,6 +14,7 @@ class Wrapper : public Transport {
   int rank() const noexcept override { return inner_.rank(); }
   int size() const noexcept override { return inner_.size(); }
   std::uint64_t host() const noexcept override { return inner_.host(); }
+  int useful_slices() const noexcept override { return inner_.useful_slices(); }
   void post(const Exchange& exchange, std::span<const std::byte> in) override {
     inner_.post(exchange, in);
   }

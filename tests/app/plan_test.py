@@ -57,7 +57,7 @@ class Plan(unittest.TestCase):
         self.assertNotIn("pays_against_bf16", one["adamw", "bf16", "flat"])
 
     def test_four_thousand_ranks_are_planned(self):
-        plan = self.plan(*CLUSTER, "--nodes", "512")
+        plan = self.plan(*["512" if word == "8" and before == "--nodes" else word for before, word in zip([""] + CLUSTER, CLUSTER)])
         self.assertEqual(plan["nodes"] * plan["per_node"], 4096)
         self.assertGreater(len(plan["rows"]), 10)
 
@@ -71,7 +71,8 @@ class Plan(unittest.TestCase):
             for name in plan["sweep"][0]["seconds"]:
                 seconds = [p["seconds"][name] for p in plan["sweep"]]
                 self.assertEqual(seconds, sorted(seconds, reverse=True), name)
-            text = open(page).read()
+            with open(page) as file:
+                text = file.read()
             self.assertEqual(text.count("<polyline"), len(plan["sweep"][0]["seconds"]))
             self.assertIn(plan["advice"].split(":")[0], text)
             self.assertNotIn("http", text)
@@ -160,7 +161,7 @@ class BadUsage(unittest.TestCase):
             (["--model", "bert-huge", "--nodes", "1", "--step-ms", "1"], "bert-large"),
             (["--model", "gpt2", "--params", "5"], "--help"),
             (["--recipe", "bert-huge"], "bert-large"),
-            ([*good, "--nodes", "1", "--backward", "1.5"], "0 - 1"),
+            ([*good, "--nodes", "1", "--backward", "1.5"], "0.0"),
             (["--quickly"], "--help"),
         ):
             with self.subTest(arguments=arguments):

@@ -128,5 +128,21 @@ TEST(OtherRanksFiles, WhatTwoRanksOwnIsCorrupt) {
   });
 }
 
+TEST(ElasticCheckpoint, GivesTheMeanOfTheCallersNumbers) {
+  const Scratch scratch;
+  run_ranks(4, [&](Transport& transport) {
+    FakeOptimizer optimizer(transport);
+    optimizer.fill(10, true);
+    const std::vector<double> own = {1.0 * transport.rank(), 7};
+    save_checkpoint(scratch / "run", optimizer, {}, own);
+  });
+  run_ranks(2, [&](Transport& transport) {
+    FakeOptimizer optimizer(transport);
+    std::vector<double> own(2);
+    EXPECT_EQ(load_checkpoint(scratch / "run", optimizer, own), Resume::kRedistributed);
+    EXPECT_EQ(own, (std::vector<double>{1.5, 7}));
+  });
+}
+
 }  // namespace
 }  // namespace laconic::testing

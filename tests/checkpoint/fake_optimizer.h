@@ -30,6 +30,7 @@ class FakeOptimizer : public Optimizer {
 
   using Optimizer::step;
   void begin(double) override {}
+  void begin(std::span<const GroupStep>) override {}
   void ready(int) override {}
   void step() override {}
   void synchronize() override {}

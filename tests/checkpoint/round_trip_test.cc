@@ -43,6 +43,22 @@ TEST_P(Checkpoint, ComesBackBitForBit) {
   }
 }
 
+TEST_P(Checkpoint, GivesEachRankItsOwnNumbersBack) {
+  const Scratch scratch;
+  run_ranks(GetParam(), [&](Transport& transport) {
+    FakeOptimizer optimizer(transport);
+    optimizer.fill(5, true);
+    const double rank = transport.rank();
+    const std::vector<double> own = {rank + 0.1, -rank, 1e300};
+    save_checkpoint(scratch / "run", optimizer, {}, own);
+    std::vector<double> back(3);
+    EXPECT_EQ(load_checkpoint(scratch / "run", optimizer, back), Resume::kExact);
+    EXPECT_EQ(back, own);
+    std::vector<double> too_many(4);
+    EXPECT_THROW(load_checkpoint(scratch / "run", optimizer, too_many), Error);
+  });
+}
+
 TEST_P(Checkpoint, ReplacesTheOneBeforeAndLeavesNothingBeside) {
   const Scratch scratch;
   run_ranks(GetParam(), [&](Transport& transport) {

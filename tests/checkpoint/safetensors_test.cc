@@ -71,6 +71,37 @@ TEST(Safetensors, WhatIsWrittenIsReadBackBitForBit) {
   EXPECT_EQ(doubles, kDoubles);
 }
 
+TEST(Safetensors, ATensorKeepsItsShape) {
+  const Scratch scratch;
+  const std::vector<float> six = {1, 2, 3, 4, 5, 6};
+  write_safetensors(scratch / "a",
+                    std::vector<Tensor>{{"conv", six, {1, 3, 2}},
+                                        {"scalar", std::span(kDoubles).first(1), {}},
+                                        {"none", std::span<const float>(), {4, 0}}},
+                    {});
+  const SafetensorsFile file(scratch / "a");
+  file.verify();
+  EXPECT_EQ(file.find("conv")->shape, (Tensor::Shape{1, 3, 2}));
+  EXPECT_EQ(file.find("scalar")->shape, Tensor::Shape{});
+  EXPECT_EQ(file.find("none")->shape, (Tensor::Shape{4, 0}));
+  std::vector<float> back(6);
+  file.read("conv", 0, back);
+  EXPECT_EQ(back, six);
+}
+
+TEST(Safetensors, AShapeOfOtherLengthIsRefused) {
+  for (const Tensor::Shape& shape : {Tensor::Shape{2}, Tensor::Shape{}, Tensor::Shape{3, 0},
+                                     Tensor::Shape{~0ULL, 3}, Tensor::Shape{1ULL << 63, 2, 3}}) {
+    try {
+      Tensor("m", kFloats, shape);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kInvalidArgument);
+      EXPECT_NE(std::string(error.what()).find("has 3 values"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(Safetensors, ReadingOutsideATensorOrAsAnotherTypeIsRefused) {
   const Scratch scratch;
   write_small(scratch / "a.safetensors");

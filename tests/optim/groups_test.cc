@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tests/optim/training.h"
+#include "tests/support/refusal.h"
 
 namespace laconic::testing {
 namespace {
@@ -36,6 +37,64 @@ TEST_P(OptimizerSuite, AGroupIsTrainedAsAModelOfItsOwn) {
         ASSERT_EQ(apart.weights[k], together.weights[begin + k]) << group.name << " " << k;
       begin += group.elements;
     }
+  });
+}
+
+// With powers of two as factors the products are exact, so a rate of its own and a factor are one.
+TEST_P(OptimizerSuite, GroupsMayHaveRatesOfTheirOwnInEachStep) {
+  run([](Transport& world) {
+    auto groups = three_groups();
+    for (std::size_t i = 0; i < groups.size(); ++i) groups[i].lr_factor = i == 1 ? 0.25 : 1;
+    Training factors(OptimizerSuite::config(), world, groups);
+    auto plain = groups;
+    for (Group& group : plain) group.lr_factor = 1, group.weight_decay = 0;
+    Training rates(OptimizerSuite::config(), world, plain);
+    factors.gradient_of = rates.gradient_of = of_noise();
+    for (std::int64_t t = 1; t <= kSteps; ++t) {
+      factors.run_to(t);
+      std::vector<GroupStep> steps;
+      for (const Group& group : groups)
+        steps.push_back({group.lr_factor * rates.lr(t), group.weight_decay});
+      rates.compute();
+      rates.optimizer->begin(steps);
+      rates.optimizer->step();
+      ASSERT_EQ(factors.weights, rates.weights) << "step " << t;
+    }
+  });
+}
+
+TEST_P(OptimizerSuite, AGroupWithoutALearningRateRests) {
+  run([](Transport& world) {
+    Training training(OptimizerSuite::config(), world, three_groups());
+    training.gradient_of = of_noise();
+    const auto before = training.weights;
+    const std::size_t resting = training.optimizer->model().groups[0].elements;
+    for (std::int64_t t = 1; t <= 2 * kSteps; ++t) {
+      const double first = t <= kSteps ? 0 : training.lr(t);
+      const GroupStep steps[] = {{first, 0}, {training.lr(t), 0}, {training.lr(t), 0}};
+      training.compute();
+      training.optimizer->begin(steps);
+      training.optimizer->step();
+      for (std::size_t k = 0; t == kSteps && k < resting; ++k)
+        ASSERT_EQ(training.weights[k], before[k]) << k;
+    }
+    training.optimizer->synchronize();
+    EXPECT_NE(training.weights.front(), before.front());
+    for (const float x : training.weights) ASSERT_TRUE(std::isfinite(x));
+  });
+}
+
+TEST_P(OptimizerSuite, RefusesRatesThatDoNotFitTheGroups) {
+  run([](Transport& world) {
+    Training training(OptimizerSuite::config(), world, three_groups());
+    const GroupStep two[] = {{1e-3, 0}, {1e-3, 0}};
+    const GroupStep wrong[] = {{1e-3, 0}, {-1, 0}, {1e-3, 0}};
+    EXPECT_TRUE(says(refusal_of([&] { training.optimizer->begin(two); }),
+                     {"2 learning rates for 3 groups"}));
+    EXPECT_TRUE(says(refusal_of([&] { training.optimizer->begin(wrong); }),
+                     {"a learning rate of -1", "at least 0"}));
+    training.gradient_of = of_noise();
+    training.run_to(2);  // nothing was begun
   });
 }
 

@@ -50,12 +50,8 @@ class ForecastBytes : public MeanTest {
   }
 };
 
-TEST_P(ForecastBytes, AreThoseOfTheMeteredMeanOnNodes) {
+TEST_P(ForecastBytes, AreThoseOfTheMeteredMean) {
   expect_as_metered(plan::Topology::kNodes);
-}
-
-TEST_P(ForecastBytes, AreThoseOfTheMeteredFlatMean) {
-  if (setting().per_node == 1) GTEST_SKIP() << "the same as on nodes of one rank";
   expect_as_metered(plan::Topology::kFlat);
 }
 

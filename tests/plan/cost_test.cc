@@ -114,7 +114,7 @@ TEST_P(EveryMethod, SaysWhatFasterLinksWouldSave) {
 }
 
 TEST_P(EveryMethod, OnNodesOfOneRankIsTheFlatForm) {
-  if (method().topology == Topology::kAllReduce) GTEST_SKIP() << "has no such choice";
+  if (method().topology == Topology::kAllReduce) return;  // has no such choice
   Method flat = method(), nodes = method();
   flat.topology = Topology::kFlat;
   nodes.topology = Topology::kNodes;

@@ -11,6 +11,7 @@
 
 #include "laconic/collective/mean.h"
 #include "laconic/core/hash.h"
+#include "tests/support/difference.h"
 #include "tests/support/ranks.h"
 
 namespace laconic::testing {
@@ -148,16 +149,6 @@ inline bool same_on_all(Transport& world, std::span<const float> values) {
   for (const auto other : gather(world, mine))
     if (other != mine) return false;
   return true;
-}
-
-// The first element whose bits differ, in words; empty when all are equal.
-inline std::string first_difference(std::span<const float> has, std::span<const float> wanted) {
-  if (has.size() != wanted.size())
-    return fmt::format("{} elements, not {}", has.size(), wanted.size());
-  for (std::size_t k = 0; k < has.size(); ++k)
-    if (std::bit_cast<std::uint32_t>(has[k]) != std::bit_cast<std::uint32_t>(wanted[k]))
-      return fmt::format("[{}] is {}, not {}", k, has[k], wanted[k]);
-  return {};
 }
 
 inline bool all_finite(std::span<const float> values) {

@@ -1,7 +1,5 @@
 #include "tests/support/ranks.h"
 
-#include <exception>
-#include <thread>
 #include <utility>
 
 #include "laconic/core/error.h"
@@ -20,23 +18,6 @@ Processes& processes() {
   return instance;
 }
 
-bool only_misses_another(const std::exception_ptr& thrown) {
-  try {
-    std::rethrow_exception(thrown);
-  } catch (const Error& error) {
-    return error.code() == Code::kTimeout;
-  } catch (...) {
-    return false;
-  }
-}
-
-void rethrow_first(const std::vector<std::exception_ptr>& thrown) {
-  for (const auto& one : thrown)
-    if (one && !only_misses_another(one)) std::rethrow_exception(one);
-  for (const auto& one : thrown)
-    if (one) std::rethrow_exception(one);
-}
-
 }  // namespace
 
 void run_ranks(int n, const std::function<void(Transport&)>& fn, const RunOptions& options) {
@@ -47,20 +28,7 @@ void run_ranks(int n, const std::function<void(Transport&)>& fn, const RunOption
     fn(*processes().make(options));
     return;
   }
-  auto transports = make_threads(n, options.timeout);
-  std::vector<std::exception_ptr> thrown(transports.size());
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t r = 0; r < transports.size(); ++r)
-      threads.emplace_back([&fn, &error = thrown[r], transport = std::move(transports[r])] {
-        try {
-          fn(*transport);
-        } catch (...) {
-          error = std::current_exception();
-        }
-      });
-  }
-  rethrow_first(thrown);
+  run_threads(n, fn, options.timeout);
 }
 
 std::vector<int> rank_counts() {

@@ -1,0 +1,79 @@
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "app/commands/commands.h"
+#include "app/machine.h"
+#include "app/training/evaluation.h"
+#include "app/training/model_file.h"
+#include "app/training/run_config.h"
+#include "laconic/checkpoint/safetensors.h"
+#include "laconic/core/error.h"
+#include "laconic/transport/threads.h"
+
+namespace laconic::app {
+namespace {
+
+struct Options {
+  std::filesystem::path folder;
+  std::string data;
+  int threads = 0;
+  bool json = false;
+};
+
+RunConfig config_of(const std::filesystem::path& file) {
+  const auto metadata = SafetensorsFile(file).metadata();
+  const auto text = metadata.find("config");
+  if (text == metadata.end())
+    fail(Code::kInvalidArgument,
+         "{} was not written by laconic train: it does not say what it is of", file.string());
+  RunConfig config;
+  for (const auto& one :
+       nlohmann::json::parse(text->second).get<std::map<std::string, std::string>>())
+    if (!one.second.empty()) assign(config, one);
+  return config;
+}
+
+void run(const Options& options) {
+  const auto file = options.folder / "model.safetensors";
+  RunConfig config = config_of(file);
+  if (!options.data.empty()) config.data.path = options.data;
+  at::set_num_threads(options.threads > 0 ? options.threads : cores());
+  const auto data = open_dataset(config.data);
+  const auto model = make_blank_model(config.model, data->shape());
+  read_model(file, *model, Names::kAll);
+  Quality quality;
+  run_threads(1,
+              [&](Transport& world) { quality = evaluate(*model, *data, 0, config.batch, world); });
+  const char* metric = metric_name(data->shape());
+  if (options.json)
+    fmt::print("{}\n", nlohmann::json{{"task", config.data.task},
+                                      {"model", config.model.name},
+                                      {"data", data->describe()},
+                                      {"loss", quality.loss},
+                                      {"metric", metric},
+                                      {"value", quality.metric}}
+                           .dump(2));
+  else
+    fmt::print("{}\n{}: loss {:.4f}, {} {:.4f}\n", data->describe(), config.model.name,
+               quality.loss, metric, quality.metric);
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("eval", "Loss and metric of a saved model on the validation set");
+  command->footer("Example: laconic eval runs/fashion-mnist-resnet8-zero-one-adam");
+  command->add_option("DIR", options->folder, "The folder of a run, with model.safetensors")
+      ->required();
+  command->add_option("--data", options->data, "Other data than the run's")->type_name("PATH");
+  command->add_option("--threads", options->threads, "Threads (default: all cores)")
+      ->check(CLI::Range(1, 1024));
+  command->add_flag("--json", options->json, "An object instead of text");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace laconic::app

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace laconic::app {
+
+// Sizes; 0 (or a negative dropout) takes what the name says.
+struct ModelConfig {
+  std::string name = "resnet20";
+  std::int64_t width = 0;  // channels of the first stage, or the hidden size
+  std::int64_t depth = 0;  // blocks a stage, or layers
+  std::int64_t heads = 0;  // transformers
+  double dropout = -1;
+};
+
+}  // namespace laconic::app

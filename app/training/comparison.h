@@ -1,0 +1,44 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "app/report/metrics.h"
+
+// What several runs say together. docs/metrics.md has the fields.
+namespace laconic::app {
+
+// A finished run: its summary and its metrics.
+struct FinishedRun {
+  std::string folder;  // below the comparison's
+  nlohmann::json summary;
+  std::vector<StepRecord> records;
+};
+
+// The runs of one arm, one a seed, as an element of `arms` without what needs the baseline.
+nlohmann::json summarize_arm(const std::vector<FinishedRun>& runs);
+
+// Adds steps_to_baseline and seconds_to_baseline to every arm: when the validation loss, the mean
+// over seeds, came within 1 % of the baseline's last one; null: never. REQUIRES: arms and runs in
+// the same order, the baseline's at index `baseline`.
+void add_times_to_baseline(nlohmann::json& arms, const std::vector<std::vector<FinishedRun>>& runs,
+                           std::size_t baseline);
+
+// A condition that no arm but the baseline may meet: "loss>+1%" (more than 1 % above the
+// baseline's), "accuracy<-0.005" (lower than the baseline's by more), "bits>2" (whatever the
+// baseline's).
+class Gate {
+ public:
+  // Error(kInvalidArgument) with right examples.
+  explicit Gate(const std::string& text);
+  // Why the arm fails, empty if it does not.
+  std::string violation(const nlohmann::json& arm, const nlohmann::json& baseline) const;
+
+ private:
+  std::string text_, field_;
+  bool above_ = true, relative_ = false, percent_ = false;
+  double number_ = 0;
+};
+
+}  // namespace laconic::app

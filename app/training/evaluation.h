@@ -1,0 +1,22 @@
+#pragma once
+
+#include "app/data/dataset.h"
+#include "app/models/model.h"
+#include "laconic/transport/transport.h"
+
+namespace laconic::app {
+
+struct Quality {
+  double loss = 0;
+  double metric = 0;  // accuracy, or the perplexity of language models
+};
+
+// "accuracy" or "perplexity".
+const char* metric_name(const DataShape& shape);
+
+// Of the first `examples` of the validation set (0: of all), each rank looking at its share.
+// Collective; the same numbers on every rank.
+Quality evaluate(Network& model, const Dataset& data, std::int64_t examples, std::int64_t batch,
+                 Transport& world);
+
+}  // namespace laconic::app

@@ -1,0 +1,270 @@
+#include "app/training/run_config.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <functional>
+
+#include "app/training/tuned.h"
+#include "app/units.h"
+#include "laconic/core/error.h"
+#include "laconic/optim/spelling.h"
+
+namespace laconic::app {
+namespace {
+
+// Whether a resumed run may have another value.
+enum class Resumed : bool { kSame, kFree };
+
+struct Key {
+  std::string_view name, allowed;
+  Resumed resumed;
+  std::function<bool(RunConfig&, const std::string&)> set;
+  std::function<std::string(const RunConfig&)> get;
+};
+
+template <typename T>
+bool parse(const std::string& text, T& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    value = text == "true";
+    return text == "true" || text == "false";
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    T parsed{};
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, parsed);
+    if (error != std::errc{} || stop != end) return false;
+    value = parsed;
+    return true;
+  } else {
+    value = text;
+    return true;
+  }
+}
+
+template <typename T>
+std::string print(const T& value) {
+  if constexpr (std::is_same_v<T, std::filesystem::path>)
+    return value.string();
+  else
+    return fmt::format("{}", value);
+}
+
+constexpr auto any = [](const auto&) { return true; };
+constexpr auto from_zero = [](const auto& v) { return v >= 0; };
+constexpr auto from_one = [](const auto& v) { return v >= 1; };
+constexpr auto share = [](double v) { return v >= 0 && v <= 1; };
+constexpr auto finite_from_zero = [](double v) { return v >= 0 && std::isfinite(v); };
+
+template <typename Member, typename Fits>
+Key key(std::string_view name, Resumed resumed, std::string_view allowed, Fits fits,
+        Member member) {
+  return {name, allowed, resumed,
+          [=](RunConfig& config, const std::string& text) {
+            auto value = member(config);
+            if (!parse(text, value) || !fits(value)) return false;
+            member(config) = value;
+            return true;
+          },
+          [=](const RunConfig& config) { return print(member(const_cast<RunConfig&>(config))); }};
+}
+
+#define LACONIC_MEMBER(path) \
+  [](RunConfig & c) -> auto& { return c.path; }
+
+const std::vector<Key>& keys() {
+  constexpr auto kSame = Resumed::kSame, kFree = Resumed::kFree;
+  static const std::vector<Key> all = {
+      key("run.task", kSame, "a task", any, LACONIC_MEMBER(data.task)),
+      key("run.data", kFree, "a path, or generated", any, LACONIC_MEMBER(data.path)),
+      key("run.model", kSame, "a model", any, LACONIC_MEMBER(model.name)),
+      key("run.optimizer", kSame, "an optimizer", any, LACONIC_MEMBER(arm)),
+      key(
+          "run.ranks", kFree, "a whole number from 1 to 1024",
+          [](int v) { return v >= 1 && v <= 1024; }, LACONIC_MEMBER(ranks)),
+      key("run.steps", kFree, "a whole number >= 1", from_one, LACONIC_MEMBER(steps)),
+      key("run.batch", kSame, "a whole number >= 1", from_one, LACONIC_MEMBER(batch)),
+      key("run.accumulate", kSame, "a whole number >= 1", from_one, LACONIC_MEMBER(accumulate)),
+      key("run.seed", kSame, "a whole number >= 0", any, LACONIC_MEMBER(seed)),
+      key(
+          "run.lr", kSame, "a number > 0", [](double v) { return v > 0 && std::isfinite(v); },
+          LACONIC_MEMBER(lr)),
+      key("run.threads", kSame, "a whole number >= 1", from_one, LACONIC_MEMBER(threads)),
+      key("run.emulate", kFree, "RATE[,LATENCY], for example 100mbit,1ms", any,
+          LACONIC_MEMBER(emulate)),
+      key("run.init", kFree, "a model.safetensors", any, LACONIC_MEMBER(init)),
+      key("run.out", kFree, "a folder", any, LACONIC_MEMBER(out)),
+      key("run.checkpoint_every", kFree, "a whole number >= 0", from_zero,
+          LACONIC_MEMBER(checkpoint_every)),
+      key("run.validate_every", kFree, "a whole number >= 0", from_zero,
+          LACONIC_MEMBER(validate_every)),
+      key("run.validation_examples", kFree, "a whole number >= 1", from_one,
+          LACONIC_MEMBER(validation_examples)),
+      key(
+          "run.timeout", kFree, "seconds > 0", [](double v) { return v > 0 && std::isfinite(v); },
+          LACONIC_MEMBER(timeout)),
+      key("run.tensorboard", kFree, "true or false", any, LACONIC_MEMBER(tensorboard)),
+      key("schedule.warmup", kSame, "a share of the steps, 0 to 1", share, LACONIC_MEMBER(warmup)),
+      key("schedule.least", kSame, "a share of the peak, 0 to 1", share, LACONIC_MEMBER(least)),
+      key("schedule.decay", kSame, "constant, linear, cosine or staircase", any,
+          LACONIC_MEMBER(decay)),
+      key("model.width", kSame, "a whole number >= 0", from_zero, LACONIC_MEMBER(model.width)),
+      key("model.depth", kSame, "a whole number >= 0", from_zero, LACONIC_MEMBER(model.depth)),
+      key("model.heads", kSame, "a whole number >= 0", from_zero, LACONIC_MEMBER(model.heads)),
+      key(
+          "model.dropout", kSame, "a number below 1; negative: the model's own",
+          [](double v) { return v < 1; }, LACONIC_MEMBER(model.dropout)),
+      key("data.context", kSame, "a whole number >= 1", from_one, LACONIC_MEMBER(data.context)),
+      key("data.tokenizer", kSame, "byte or bpe", any, LACONIC_MEMBER(data.tokenizer)),
+      key("data.vocabulary", kSame, "a whole number >= 1", from_one,
+          LACONIC_MEMBER(data.vocabulary)),
+      key("data.tokenizer_data", kSame, "paths joined by commas", any,
+          LACONIC_MEMBER(data.tokenizer_data)),
+      key("data.cache", kFree, "a folder", any, LACONIC_MEMBER(data.cache)),
+      key("data.mask", kSame, "a share of the tokens, 0 to 1", share, LACONIC_MEMBER(data.mask)),
+      key("data.held_out", kSame, "a whole number >= 0", from_zero, LACONIC_MEMBER(data.held_out)),
+      key("data.augment", kSame, "true or false", any, LACONIC_MEMBER(data.augment)),
+  };
+  return all;
+}
+
+#undef LACONIC_MEMBER
+
+constexpr std::string_view kOptimizer = "optimizer.";
+// Said elsewhere: by the optimizer's name, the number of steps, the seed and the threads of the
+// run.
+constexpr std::string_view kDerived[] = {"algorithm", "total_steps", "seed", "threads"};
+
+[[noreturn]] void refuse_unknown(const std::string& name) {
+  std::vector<std::string> known;
+  for (const Key& key : keys()) known.emplace_back(key.name);
+  for (const auto& [field, text] : to_text(OptimizerConfig{}))
+    if (std::ranges::find(kDerived, field) == std::end(kDerived))
+      known.push_back(std::string(kOptimizer) + field);
+  const std::vector<std::string_view> names(known.begin(), known.end());
+  fail(Code::kInvalidArgument, "there is no key {}: did you mean {}?", name, nearest(name, names));
+}
+
+std::string text_of(const toml::node& value, const std::string& name) {
+  if (const auto* text = value.as_string()) return text->get();
+  if (const auto* number = value.as_integer()) return fmt::format("{}", number->get());
+  if (const auto* number = value.as_floating_point()) return fmt::format("{}", number->get());
+  if (const auto* flag = value.as_boolean()) return flag->get() ? "true" : "false";
+  fail(Code::kInvalidArgument, "{}: give a string, a number, true or false", name);
+}
+
+}  // namespace
+
+void assign(RunConfig& config, const Assignment& assignment) {
+  const auto& [name, value] = assignment;
+  if (name.starts_with(kOptimizer)) {
+    const std::string field = name.substr(kOptimizer.size());
+    if (std::ranges::find(kDerived, field) != std::end(kDerived))
+      fail(Code::kInvalidArgument,
+           "{} follows from the run: set run.optimizer, run.steps, run.seed or run.threads", name);
+    return set(config.optimizer, field, value);
+  }
+  const auto found = std::ranges::find(keys(), name, &Key::name);
+  if (found == keys().end()) refuse_unknown(name);
+  if (!found->set(config, value))
+    fail(Code::kInvalidArgument, "{} = \"{}\": give {}", name, value, found->allowed);
+}
+
+std::vector<Assignment> read_toml(const std::filesystem::path& path) {
+  if (!std::filesystem::is_regular_file(path))
+    fail(Code::kFile, "no config file at {}", path.string());
+  std::vector<Assignment> all;
+  try {
+    const toml::table table = toml::parse_file(path.string());
+    for (const auto& [section, content] : table) {
+      const std::string prefix(section.str());
+      const auto* keys = content.as_table();
+      if (keys == nullptr)
+        fail(Code::kInvalidArgument, "{}: {} stands outside a section: write [run], then {} = …",
+             path.string(), prefix, prefix);
+      for (const auto& [key, value] : *keys) {
+        const std::string name = prefix + "." + std::string(key.str());
+        all.emplace_back(name, text_of(value, path.string() + ": " + name));
+      }
+    }
+  } catch (const toml::parse_error& error) {
+    fail(Code::kInvalidArgument, "{}:{}: {}", path.string(), error.source().begin.line,
+         error.description());
+  }
+  return all;
+}
+
+Assignment parse_assignment(const std::string& text) {
+  const auto equals = text.find('=');
+  const auto dot = text.find('.');
+  if (equals == std::string::npos || dot == std::string::npos || dot > equals)
+    fail(Code::kInvalidArgument,
+         "--set {}: write section.key=value, for example optimizer.max_interval=8", text);
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+std::map<std::string, std::string> to_text(const RunConfig& config) {
+  std::map<std::string, std::string> all;
+  for (const Key& key : keys()) {
+    RunConfig unused;
+    const std::string text = key.get(config);
+    if (key.set(unused, text)) all.emplace(key.name, text);  // what is left open has no text
+  }
+  const auto defaults = to_text(OptimizerConfig{});
+  for (const auto& [field, text] : to_text(config.optimizer))
+    if (text != defaults.at(field) && std::ranges::find(kDerived, field) == std::end(kDerived))
+      all.emplace(std::string(kOptimizer) + field, text);
+  return all;
+}
+
+RunConfig resolved(RunConfig config) {
+  const Preset preset = preset_of(config.model.name);
+  std::string algorithm = config.arm;
+  if (algorithm.ends_with("-bf16")) {
+    algorithm.resize(algorithm.size() - 5);
+    config.optimizer.bf16 = true;
+  }
+  set(config.optimizer, "algorithm", algorithm);
+  if (config.steps == 0) config.steps = preset.steps;
+  if (config.batch == 0) config.batch = preset.batch;
+  if (config.lr == 0) config.lr = tuned_lr(config.model.name, config.optimizer.algorithm);
+  if (config.validate_every == 0)
+    config.validate_every = std::max<std::int64_t>(1, config.steps / 10);
+  if (config.out.empty())
+    config.out = fmt::format("runs/{}-{}-{}", config.data.task, config.model.name, config.arm);
+  if (!config.emulate.empty()) parse_link(config.emulate);
+  config.data.seed = config.seed;
+  config.optimizer.seed = config.seed;
+  config.optimizer.total_steps = config.steps;
+  validated(config.optimizer);
+  validated(learning_rate(config));
+  return config;
+}
+
+LearningRate learning_rate(const RunConfig& config) {
+  LearningRate rate;
+  rate.peak = config.lr;
+  rate.least = config.lr * config.least;
+  rate.warmup = std::min(
+      config.steps,
+      static_cast<std::int64_t>(std::ceil(config.warmup * static_cast<double>(config.steps))));
+  rate.total = config.steps;
+  rate.decay = parse_decay(config.decay);
+  return rate;
+}
+
+void check_resumable(const std::map<std::string, std::string>& saved,
+                     const std::map<std::string, std::string>& now) {
+  for (const Key& key : keys()) {
+    const auto before = saved.find(std::string(key.name)), after = now.find(std::string(key.name));
+    if (key.resumed == Resumed::kFree || before == saved.end() || after == now.end()) continue;
+    if (before->second != after->second)
+      fail(
+          Code::kInvalidArgument,
+          "the run was started with {} = {}, not {}: resume with the same, or choose another --out",
+          key.name, before->second, after->second);
+  }
+}
+
+}  // namespace laconic::app

@@ -1,0 +1,410 @@
+#include "app/training/trainer.h"
+
+#include <sys/resource.h>
+
+#include <cmath>
+
+#include "app/failure.h"
+#include "app/machine.h"
+#include "app/report/file.h"
+#include "app/training/control.h"
+#include "app/training/evaluation.h"
+#include "app/training/model_file.h"
+#include "laconic/checkpoint/checkpoint.h"
+#include "laconic/core/error.h"
+#include "laconic/core/hash.h"
+
+namespace laconic::app {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int kDivergedAfter = 5;  // steps in a row without a finite loss
+
+// The module as it is evaluated and saved: weights of the last sync, statistics averaged over the
+// ranks. Afterwards this rank's own again, so that looking changes nothing. Collective.
+class Looking {
+ public:
+  explicit Looking(torch::DataParallel& parallel) : parallel_(parallel), synced_(parallel) {
+    const ::torch::NoGradGuard no_grad;
+    for (const auto& buffer : parallel.module().buffers()) own_.push_back(buffer.clone());
+    parallel.average_buffers();
+  }
+  ~Looking() {
+    const ::torch::NoGradGuard no_grad;
+    auto buffers = parallel_.module().buffers();
+    for (std::size_t i = 0; i < own_.size(); ++i) buffers[i].copy_(own_[i]);
+  }
+  Looking(const Looking&) = delete;
+
+ private:
+  torch::DataParallel& parallel_;
+  torch::DataParallel::Synced synced_;
+  std::vector<::torch::Tensor> own_;
+};
+
+std::vector<double> pack_buffers(const ::torch::nn::Module& module) {
+  std::vector<double> all;
+  for (const auto& buffer : module.buffers()) {
+    const auto flat = buffer.to(::torch::kFloat64).contiguous();
+    all.insert(all.end(), flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
+  }
+  return all;
+}
+
+void unpack_buffers(std::span<double> values, ::torch::nn::Module& module) {
+  const ::torch::NoGradGuard no_grad;
+  std::size_t at = 0;
+  for (auto& buffer : module.buffers()) {
+    buffer.copy_(::torch::from_blob(values.data() + at, buffer.sizes(), ::torch::kFloat64));
+    at += static_cast<std::size_t>(buffer.numel());
+  }
+}
+
+torch::DataParallelConfig parallel_config(const RunConfig& config) {
+  torch::DataParallelConfig parallel{.optimizer = config.optimizer, .groups = {}, .grouping = {}};
+  parallel.optimizer.threads = config.threads;
+  if (config.optimizer.weight_decay > 0) {
+    parallel.groups = {{.name = "matrices", .weight_decay = config.optimizer.weight_decay},
+                       {.name = "vectors"}};
+    parallel.grouping = [](const std::string&, const ::torch::Tensor& parameter) {
+      return parameter.dim() > 1 ? std::size_t{0} : std::size_t{1};
+    };
+  }
+  return parallel;
+}
+
+// What a run has done so far, over all its resumes.
+struct Done {
+  std::uint64_t bytes = 0, bytes_inside = 0;
+  std::int64_t dense = 0, coded = 0, silent = 0, skipped = 0;
+  double seconds = 0;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Done, bytes, bytes_inside, dense, coded, silent, skipped,
+                                   seconds)
+
+std::shared_ptr<Network> initial_model(const Training& run) {
+  ::at::set_num_threads(run.config.threads);
+  auto model = make_model(run.config.model, run.data->shape(), run.config.seed);
+  if (!run.config.init.empty()) read_model(run.config.init, *model, Names::kShared);
+  model->train();
+  return model;
+}
+
+class Rank {
+ public:
+  Rank(const Training& run, Transport& engine)
+      : run_(run),
+        config_(run.config),
+        engine_(engine),
+        control_(engine),
+        emulated_(run.network ? make_emulated(engine, run.network) : nullptr),
+        model_(initial_model(run)),
+        parallel_(model_, parallel_config(config_), emulated_ ? *emulated_ : engine),
+        order_(run.data->size(Split::kTrain), config_.seed),
+        lr_(learning_rate(config_)) {}
+
+  Outcome train() {
+    if (run_.resume) resume();
+    open_files();
+    for (std::int64_t t = first_ + 1; t <= config_.steps; ++t) {
+      step(t);
+      if (const int signal = finish_step(t)) return {{}, signal};
+    }
+    return finish();
+  }
+
+ private:
+  Optimizer& optimizer() { return parallel_.optimizer(); }
+  bool first_rank() const { return engine_.rank() == 0; }
+  fs::path checkpoint_path() const { return config_.out / "checkpoint"; }
+
+  void resume() {
+    const Manifest manifest = read_manifest(checkpoint_path());
+    const auto data = fmt::format("{:016x}", run_.data->fingerprint());
+    if (manifest.extra.at("data") != data)
+      fail(Code::kInvalidArgument,
+           "the run was started on data with the fingerprint {}, this is {}: give the same --data",
+           manifest.extra.at("data"), data);
+    std::vector<double> buffers = pack_buffers(*model_);
+    const Resume how = load_checkpoint(checkpoint_path(), optimizer(), buffers);
+    unpack_buffers(buffers, *model_);
+    first_ = std::stoll(manifest.extra.at("step"));
+    done_ = json::parse(manifest.extra.at("done")).get<Done>();
+    resumed_ = fmt::format("resumed at step {}{}", first_,
+                           how == Resume::kExact
+                               ? ""
+                               : " on other ranks: what each had left unsaid was shared out anew");
+  }
+
+  void open_files() {
+    if (!first_rank()) return;
+    fs::create_directories(config_.out);
+    std::optional<std::int64_t> keep;
+    if (first_ > 0) keep = first_;
+    metrics_.emplace(config_.out / "metrics.jsonl", keep);
+    if (config_.tensorboard) events_.emplace(config_.out);
+    ProgressConfig progress{.terminal = is_terminal(stdout),
+                            .first_step = first_,
+                            .steps = config_.steps,
+                            .parameters = parameters(),
+                            .ranks = engine_.size(),
+                            .now = {}};
+    progress_.emplace(progress);
+    progress_->say(describe());
+    progress_->say(fmt::format("{}; {} examples a step; lr {:g}, {}; writing to {}",
+                               run_.data->describe(),
+                               config_.batch * config_.accumulate * engine_.size(), config_.lr,
+                               config_.decay, config_.out.string()));
+    if (!resumed_.empty()) progress_->say(resumed_);
+  }
+
+  std::uint64_t parameters() { return optimizer().model().weights.size(); }
+
+  std::string describe() {
+    return fmt::format("{}, {}{}, {} {}, torch {} with {} thread(s) a rank", optimizer().describe(),
+                       run_.engine,
+                       config_.emulate.empty() ? "" : ", emulated network " + config_.emulate,
+                       config_.data.task, config_.model.name, TORCH_VERSION, config_.threads);
+  }
+
+  void step(std::int64_t t) {
+    const auto began = Clock::now();
+    model_->reseed(config_.seed, engine_.rank(), t);
+    parallel_.begin(lr_(t), config_.accumulate);
+    double loss = 0;
+    for (int a = 0; a < config_.accumulate; ++a) {
+      const std::int64_t place = (t - 1) * config_.accumulate + a + 1;
+      run_.data->read(Split::kTrain,
+                      examples_of(order_, place, engine_.rank(), engine_.size(), config_.batch),
+                      static_cast<std::uint64_t>(place), batch_);
+      const auto& shape = run_.data->shape();
+      const auto one =
+          loss_of(model_->forward(inputs_of(batch_, shape)), targets_of(batch_, shape));
+      one.backward();
+      loss += one.item<double>() / config_.accumulate;
+    }
+    const auto computed = Clock::now();
+    parallel_.step();
+    const auto now = Clock::now();
+    loss_ = loss;
+    record(t, seconds(began, now), seconds(computed, now));
+  }
+
+  using Clock = std::chrono::steady_clock;
+  static double seconds(Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  }
+
+  void record(std::int64_t t, double took, double exposed) {
+    const StepStats& stats = optimizer().stats();
+    settle();
+    const std::uint64_t bytes = stats.bytes_inside + stats.bytes_between;
+    done_.bytes += bytes;
+    done_.bytes_inside += stats.bytes_inside;
+    done_.seconds += took;
+    (stats.kind == "dense"     ? done_.dense
+     : stats.kind == "coded"   ? done_.coded
+     : stats.kind == "skipped" ? done_.skipped
+                               : done_.silent)++;
+    pending_ = StepRecord{.step = t,
+                          .lr = lr_(t),
+                          .kind = stats.kind,
+                          .bytes = bytes,
+                          .bytes_total = done_.bytes,
+                          .seconds = done_.seconds,
+                          .step_seconds = took,
+                          .exposed_seconds = exposed,
+                          .bad_blocks = static_cast<std::int64_t>(stats.bad_blocks),
+                          .residual_ratio = {},
+                          .validation_loss = {},
+                          .validation_metric = {}};
+    if (stats.kind == "coded") pending_.residual_ratio = stats.residual_ratio;
+    control_.post(loss_, run_.stop != nullptr ? run_.stop->load() : 0);
+  }
+
+  // Learns what all ranks told about the last step.
+  void listen() {
+    const auto said = control_.take();
+    if (!said) return;
+    stop_ = said->stop;
+    pending_.loss = said->loss;
+    heard_ = true;
+  }
+
+  // Writes down the last step, now that all ranks have told their loss.
+  void settle() {
+    listen();
+    if (!heard_) return;
+    heard_ = false;
+    if (metrics_) {
+      metrics_->append(pending_);
+      progress_->update(pending_);
+      tell_tensorboard();
+    }
+    without_loss_ = std::isfinite(pending_.loss) ? 0 : without_loss_ + 1;
+    if (without_loss_ >= kDivergedAfter)
+      throw Diverged(fmt::format(
+          "the loss was not finite for {} steps, up to step {}: lower --lr (it is {:g})",
+          without_loss_, pending_.step, config_.lr));
+  }
+
+  void tell_tensorboard() {
+    if (!events_) return;
+    events_->append(pending_.step, {{"loss", pending_.loss},
+                                    {"lr", pending_.lr},
+                                    {"bytes_total", static_cast<double>(pending_.bytes_total)},
+                                    {"step_seconds", pending_.step_seconds}});
+    if (pending_.validation_loss)
+      events_->append(pending_.step, {{"validation_loss", *pending_.validation_loss},
+                                      {"validation_metric", *pending_.validation_metric}});
+  }
+
+  // The signal that stopped the run, once the checkpoint is written; 0: go on.
+  int finish_step(std::int64_t t) {
+    const bool last = t == config_.steps;
+    const bool saves = config_.checkpoint_every > 0 && (last || t % config_.checkpoint_every == 0);
+    const bool validates = last || t % config_.validate_every == 0;
+    const bool stops =
+        stop_ != 0;  // wished by someone one step ago, so that all ranks know it here
+    if (last) optimizer().synchronize();
+    if (validates) {
+      listen();
+      const Looking looking(parallel_);
+      const Quality quality = look(config_.validation_examples);
+      pending_.validation_loss = quality.loss;
+      pending_.validation_metric = quality.metric;
+    }
+    if (validates || saves || stops) settle();
+    if (saves || stops) save(t);
+    if (stops && !last) {
+      if (progress_) progress_->finish();
+      return stop_;
+    }
+    return 0;
+  }
+
+  Quality look(std::int64_t examples) {
+    return evaluate(*model_, *run_.data, examples, config_.batch, control_.transport());
+  }
+
+  void save(std::int64_t t) {
+    const json config = to_text(config_);
+    save_checkpoint(checkpoint_path(), optimizer(),
+                    {{"config", config.dump()},
+                     {"done", json(done_).dump()},
+                     {"step", fmt::format("{}", t)},
+                     {"data", fmt::format("{:016x}", run_.data->fingerprint())},
+                     {"describe", describe()}},
+                    pack_buffers(*model_));
+  }
+
+  Outcome finish() {
+    const Looking looking(parallel_);
+    quality_ = look(0);
+    if (!std::isfinite(quality_.loss))
+      throw Diverged(
+          fmt::format("the validation loss is not finite after {} steps: lower --lr (it is {:g})",
+                      config_.steps, config_.lr));
+    const std::uint64_t hash = agreed_hash();
+    if (!first_rank()) return {};
+    const json config = to_text(config_);
+    write_model(config_.out / "model.safetensors", *model_,
+                {{"config", config.dump()}, {"describe", describe()}});
+    Outcome outcome{summary(hash), 0};
+    replace_text(config_.out / "summary.json", outcome.summary.dump(2) + "\n");
+    metrics_->close();
+    progress_->finish();
+    return outcome;
+  }
+
+  // Of the synced weights, which must be the same on all ranks.
+  std::uint64_t agreed_hash() {
+    const std::uint64_t mine = hash64(std::as_bytes(optimizer().model().weights));
+    std::vector<std::uint64_t> all(static_cast<std::size_t>(engine_.size()));
+    control_.transport().all_gather(std::as_bytes(std::span(&mine, 1)),
+                                    std::as_writable_bytes(std::span(all)));
+    for (std::size_t r = 1; r < all.size(); ++r)
+      if (all[r] != all[0])
+        fail(Code::kMismatch,
+             "the weights of rank {} ({:016x}) and of rank 0 ({:016x}) differ at the end", r,
+             all[r], all[0]);
+    return mine;
+  }
+
+  double bits_per_step() {
+    const auto steps = static_cast<double>(std::max<std::int64_t>(1, config_.steps));
+    if (engine_.size() > 1)
+      return bits_per_parameter(static_cast<double>(done_.bytes), parameters(), engine_.size()) /
+             steps;
+    const double dense = config_.optimizer.bf16 ? 16 : 32;  // nothing is sent: what it would be
+    return (dense * static_cast<double>(done_.dense) + static_cast<double>(done_.coded)) / steps;
+  }
+
+  json summary(std::uint64_t hash) {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return {{"optimizer", config_.arm},
+            {"task", config_.data.task},
+            {"model", config_.model.name},
+            {"parameters", parameters()},
+            {"ranks", engine_.size()},
+            {"steps", config_.steps},
+            {"seed", config_.seed},
+            {"batch", config_.batch},
+            {"lr", config_.lr},
+            {"final_loss", quality_.loss},
+            {"final_metric", quality_.metric},
+            {"metric", metric_name(run_.data->shape())},
+            {"bits_per_parameter_per_step", bits_per_step()},
+            {"rounds", done_.dense + done_.coded},
+            {"dense_rounds", done_.dense},
+            {"coded_rounds", done_.coded},
+            {"bytes_sent_per_rank", done_.bytes},
+            {"bytes_inside_node", done_.bytes_inside},
+            {"skipped_steps", done_.skipped},
+            {"seconds", done_.seconds},
+            {"weights_hash", fmt::format("{:016x}", hash)},
+            {"peak_memory_bytes", static_cast<std::uint64_t>(usage.ru_maxrss) * 1024},
+            {"emulate", config_.emulate.empty() ? json() : json(config_.emulate)},
+            {"engine", run_.engine},
+            {"describe", describe()},
+            {"data", run_.data->describe()},
+            {"command", run_.command},
+            {"version", LACONIC_VERSION},
+            {"torch", TORCH_VERSION},
+            {"threads", config_.threads},
+            {"machine", machine()},
+            {"config", to_text(config_)}};
+  }
+
+  const Training& run_;
+  const RunConfig& config_;
+  Transport& engine_;
+  Control control_;
+  std::unique_ptr<Transport> emulated_;
+  std::shared_ptr<Network> model_;
+  torch::DataParallel parallel_;
+  Order order_;
+  LearningRate lr_;
+
+  std::int64_t first_ = 0;  // steps that were done before
+  Done done_;
+  std::string resumed_;
+  double loss_ = 0;
+  int stop_ = 0, without_loss_ = 0;
+  bool heard_ = false;
+  StepRecord pending_;
+  Quality quality_;
+  Batch batch_;
+  std::optional<MetricsFile> metrics_;
+  std::optional<EventFile> events_;
+  std::optional<Progress> progress_;
+};
+
+}  // namespace
+
+Outcome train(const Training& run, Transport& engine) { return Rank(run, engine).train(); }
+
+}  // namespace laconic::app

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <atomic>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "app/data/dataset.h"
+#include "app/models/model.h"
+#include "app/report/metrics.h"
+#include "app/report/progress.h"
+#include "app/report/tensorboard.h"
+#include "app/training/run_config.h"
+#include "laconic/torch/data_parallel.h"
+#include "laconic/transport/emulated.h"
+
+namespace laconic::app {
+
+// What all ranks of a run share. The signal's number once the run shall stop, else 0.
+struct Training {
+  RunConfig config;  // resolved
+  std::shared_ptr<const Dataset> data;
+  std::shared_ptr<laconic::Network> network;  // null: not emulated
+  const std::atomic<int>* stop = nullptr;
+  bool resume = false;          // from the checkpoint in config.out
+  std::string command, engine;  // for the record
+};
+
+struct Outcome {
+  nlohmann::json summary;  // rank 0's; empty on the others
+  int stopped_by = 0;      // a signal; a checkpoint was written
+};
+
+// One rank's part of a run, from making the model to writing it down. Collective; call it on the
+// thread that plays the rank. Throws Diverged (app/failure.h), and what the library throws.
+Outcome train(const Training& run, Transport& engine);
+
+}  // namespace laconic::app

@@ -1,0 +1,125 @@
+"""docs/results.md, written from what is recorded under bench/results/."""
+import json
+
+INTRO = """# Results
+
+Written by `./run bench` from the records under [bench/results](../bench/results); each table links its record, which has every command, the machine and
+the commit. The data is not part of the project: `LACONIC_DATA` names a folder with `shakespeare.txt` (tiny Shakespeare) and `sst2/` (SST-2 of GLUE);
+Fashion-MNIST is Debian's package `dataset-fashion-mnist`. Runs are short (minutes on two cores), so the losses are those of young models: what is
+compared is how the optimizers do on the same budget, not how far a model can go. ± is the standard deviation over seeds.
+
+Learning rates: the same budget for every optimizer, three values each, one short run a value (`bench/tune.py`; BERT mini has those of GPT-2 mini); they stand in one table,
+`app/training/tuned.cc`. Everything else is equal: data order, batch, schedule (5 % warm-up, cosine), no weight decay.
+"""
+
+
+def number(value, digits=4):
+    return "not reached" if value is None else f"{value:.{digits}g}"
+
+
+def pair(row, name, scale=1.0, digits=2):
+    return f"{scale * row[name + '_mean']:.{digits}f} ± {scale * row[name + '_spread']:.{digits}f}"
+
+
+def size(count):
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.3g} TiB"
+
+
+def table(header, rows):
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
+
+
+def quality(rows, metric):
+    header = ["optimizer", "lr", "validation loss", metric, "bits/parameter/step", "rounds", "sent per rank", "steps to AdamW's loss"]
+    percent = metric.startswith("accuracy")
+    return table(header, [[row["optimizer"], f"{row['lr']:g}", pair(row, "final_loss", digits=4),
+                           pair(row, "final_metric", 100 if percent else 1, 2 if percent else 3), f"{row['bits_per_parameter_per_step']:.3f}", row["rounds"],
+                           size(row["bytes_sent_per_rank"]), row["steps_to_baseline"] or "not reached"] for row in rows])
+
+
+def distances(rows, best, name, points):
+    """One sentence an arm: how far it is from the best dense one."""
+    said = []
+    for row in rows:
+        if row["optimizer"] in ("one-bit-adam", "zero-one-adam", "birder"):
+            value, base = row[name + "_mean"], best[name + "_mean"]
+            far = f"{100 * (value - base):+.2f} points" if points else f"{100 * (value / base - 1):+.2f} %"
+            said.append(f"{row['optimizer']} {far}")
+    return f"Against {best['optimizer']}: " + ", ".join(said) + ".\n"
+
+
+def fashion_mnist(rows):
+    dense = max((row for row in rows if row["optimizer"] in ("adamw", "sgdm")), key=lambda row: row["final_metric_mean"])
+    return ("ResNet-20 of half width (8, 16, 32 channels), 4 ranks, 64 images a step, 300 steps, 3 seeds.\n\n" + quality(rows, "accuracy, %") + "\n"
+            + distances(rows, dense, "final_metric", True))
+
+
+def text(rows):
+    return ("GPT-2 mini (1.04 M parameters, bytes), 4 ranks, 1,024 bytes a step, 500 steps, 3 seeds.\n\n" + quality(rows, "perplexity") + "\n"
+            + distances(rows, rows[0], "final_loss", False))
+
+
+def bert(rows):
+    lines = [[row["optimizer"], f"{row['pretraining_loss']:.4f} ± {row['pretraining_loss_spread']:.4f}",
+              f"{100 * row['accuracy']:.2f} ± {100 * row['accuracy_spread']:.2f}", f"{row['bits_per_parameter_per_step']:.3f}"] for row in rows]
+    return ("BERT mini: 120 steps of masked-language-model pre-training on SST-2's sentences with each optimizer, then 80 steps of SST-2 with AdamW from "
+            "there; accuracy on 6,735 held-out training sentences, 5 seeds.\n\n"
+            + table(["pre-trained by", "masked-LM loss", "SST-2 accuracy, %", "bits/parameter/step"], lines))
+
+
+def network(rows):
+    lines = [[row["optimizer"], f"{1e3 * row['step_seconds']:.0f} ms", f"{row['step_seconds'] / row['compute_seconds']:.2f}",
+              f"{1e3 * row['exposed_seconds']:.0f} ms", "not reached" if row["seconds_to_baseline"] is None else f"{row['seconds_to_baseline']:.1f} s",
+              "" if row["speed_up"] is None else f"{row['speed_up']:.2f}"] for row in rows]
+    return table(["optimizer", "step", "of compute alone", "exposed", "time to AdamW's loss", "times faster than fp32"], lines)
+
+
+def overlap(rows):
+    row = rows[0]
+    return (f"GPT-2 mini in {row['buckets']} buckets, 2 ranks, dense fp32, at the rate ({row['rate_mbit']} Mbit/s) where the exchange takes as long as "
+            f"backward ({1e3 * row['exchange_seconds']:.0f} ms): {1e3 * row['exposed_seconds']:.0f} ms of it stay exposed, "
+            f"{100 * row['exposed_share']:.0f} %.\n")
+
+
+def loop(rows):
+    return table(["model", "batch", "plain LibTorch loop", "laconic, one rank", "ratio"],
+                 [[row["model"], row["batch"], f"{1e3 * row['plain_seconds']:.1f} ms", f"{1e3 * row['seconds']:.1f} ms", f"{row['ratio']:.3f}"] for row in rows])
+
+
+def gpt2(rows):
+    return (f"All of GPT-2 small (12 layers, width 768) but its vocabulary, which is that of the data, bytes: {rows[0]['parameters']:,} parameters instead of 124 million. "
+            "2 ranks as threads of one process, 3 steps; memory is that of both ranks together.\n\n"
+            + table(["optimizer", "loss of step 1", "of step 3", "step", "peak memory"],
+                    [[row["optimizer"], f"{row['loss_first']:.3f}", f"{row['loss_last']:.3f}", f"{row['step_seconds']:.1f} s",
+                      f"{row['peak_memory_gib_both_ranks']:.1f} GiB"] for row in rows]))
+
+
+SECTIONS = (
+    ("fashion_mnist", "Fashion-MNIST, ResNet-20-like", fashion_mnist),
+    ("text", "Text, GPT-2 mini", text),
+    ("bert", "Masked LM, then SST-2, BERT mini", bert),
+    ("network_text_100mbit", "GPT-2 mini on an emulated 100 Mbit/s network, 4 ranks", network),
+    ("network_text_1gbit", "GPT-2 mini at 1 Gbit/s", network),
+    ("network_fashion_mnist_100mbit", "ResNet-20-like at 100 Mbit/s", network),
+    ("network_fashion_mnist_1gbit", "ResNet-20-like at 1 Gbit/s", network),
+    ("overlap", "Overlap with backward", overlap),
+    ("loop", "Overhead on one rank", loop),
+    ("gpt2", "GPT-2 small takes real steps", gpt2),
+)
+
+
+def render(folder):
+    parts = [INTRO]
+    for name, title, body in SECTIONS:
+        path = folder / f"{name}.json"
+        if path.exists():
+            rows = [row for run in json.loads(path.read_text())["runs"] for row in run["rows"]]
+            parts.append(f"## {title}\n\n{body(rows)}\n[{name}](../bench/results/{name}.md)\n")
+        else:
+            parts.append(f"## {title}\n\nNot recorded yet: `./run bench {name}`.\n")
+    return "\n".join(parts)

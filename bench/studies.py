@@ -1,0 +1,160 @@
+"""Trainings that docs/results.md is made of. Each study is a function that runs commands and returns rows for a table.
+
+Runs go to .run/studies/<study>, and what is finished there is kept: a study that was cut off goes on where it was.
+"""
+import json
+import os
+import pathlib
+import shlex
+import statistics
+import subprocess
+
+LACONIC = "build/laconic"
+RUNS = pathlib.Path(".run/studies")
+ARMS = "adamw,one-bit-adam,zero-one-adam,birder"
+FIELDS = ("optimizer", "lr", "final_loss_mean", "final_loss_spread", "final_metric_mean", "final_metric_spread", "bits_per_parameter_per_step",
+          "rounds", "bytes_sent_per_rank", "step_seconds", "exposed_seconds", "steps_to_baseline", "seconds_to_baseline")
+FASHION_MNIST = "--task fashion-mnist --model resnet20 --set model.width=8 --ranks 4 --batch 16"
+MASKED = "--model bert-mini --ranks 2 --batch 16 --set data.tokenizer=bpe --set data.context=48 --set data.held_out=6735"
+
+
+class MissingData(Exception):
+    pass
+
+
+def data(name):
+    """A file of the folder that LACONIC_DATA names: shakespeare.txt, sst2/."""
+    path = pathlib.Path(os.environ.get("LACONIC_DATA", "data")) / name
+    if not path.exists():
+        raise MissingData(f"{path} is not there: set LACONIC_DATA to a folder with {name}")
+    return str(path)
+
+
+def run(commands, line):
+    """Runs a command line, and remembers it as people would type it."""
+    shown = line.replace(os.environ.get("LACONIC_DATA", "data") + "/", "$LACONIC_DATA/")
+    print(f"+ {shown}", flush=True)
+    subprocess.run(shlex.split(line), check=True, stdout=subprocess.DEVNULL)
+    commands.append(shown)
+
+
+def compare(commands, study, options, arms=ARMS):
+    out = RUNS / study
+    run(commands, f"{LACONIC} compare {options} --optimizers {arms} --out {out} --resume")
+    summary = json.loads((out / "summary.json").read_text())
+    return [{field: arm.get(field) for field in FIELDS} for arm in summary["arms"]]
+
+
+def text_options():
+    return f"--task text --data {data('shakespeare.txt')} --model gpt2-mini --ranks 4 --batch 2"
+
+
+def fashion_mnist(commands):
+    return compare(commands, "fashion_mnist", f"{FASHION_MNIST} --steps 300 --seeds 3 --set run.validate_every=50", "adamw,sgdm,one-bit-adam,zero-one-adam,birder")
+
+
+def text(commands):
+    return compare(commands, "text", f"{text_options()} --steps 500 --seeds 3 --set run.validate_every=50 --set run.validation_examples=200")
+
+
+def seconds_by_kind(folder):
+    """The median time of a step of each kind, and of what it leaves exposed."""
+    kinds = {}
+    for line in (folder / "metrics.jsonl").read_text().splitlines()[2:]:
+        step = json.loads(line)
+        kinds.setdefault(step["kind"], []).append(step)
+    return {kind: {name: statistics.median(step[name] for step in steps) for name in ("step_seconds", "exposed_seconds")} for kind, steps in kinds.items()}
+
+
+def network(study, options, rate):
+    """Step time and time to AdamW's quality on an emulated network. What is computed does not depend on the network, bit for bit, so
+    40 steps tell the time of each kind of step, and the runs of `study` tell which kinds it took to get there."""
+    def measure(commands):
+        summary = json.loads((RUNS / study / "summary.json").read_text())
+        rows = []
+        for arm in summary["arms"]:
+            name = arm["optimizer"]
+            out = RUNS / f"network_{study}_{rate}" / name
+            run(commands, f"{LACONIC} train {options()} --optimizer {name} --steps 40 --emulate {rate},100us --set run.validate_every=100000 --out {out} --overwrite")
+            times = seconds_by_kind(out)
+            kinds = [json.loads(line)["kind"] for line in (RUNS / study / arm["runs"][0] / "metrics.jsonl").read_text().splitlines()]
+            reached = arm["steps_to_baseline"]
+            total = [times[kind]["step_seconds"] for kind in kinds]
+            rows.append({"optimizer": name, "step_seconds": sum(total) / len(total),
+                         "exposed_seconds": sum(times[kind]["exposed_seconds"] for kind in kinds) / len(kinds),
+                         "steps_to_baseline": reached, "seconds_to_baseline": sum(total[:reached]) if reached else None})
+        alone = min(row["step_seconds"] - row["exposed_seconds"] for row in rows)
+        base = rows[0]["seconds_to_baseline"]
+        for row in rows:
+            row["compute_seconds"] = alone
+            row["speed_up"] = base / row["seconds_to_baseline"] if row["seconds_to_baseline"] else None
+        return rows
+    return measure
+
+
+def bert(commands, seeds=5):
+    """Pre-training by each optimizer, fine-tuning by AdamW: accuracy on held-out training sentences."""
+    common = f"--data {data('sst2')} {MASKED} --set run.validate_every=100000"
+    rows = []
+    for arm in ARMS.split(","):
+        losses, accuracies, bits = [], [], []
+        for seed in range(1, seeds + 1):
+            folder = RUNS / "bert" / f"{arm}-seed{seed}"
+            for task, optimizer, extra in (("mlm", arm, "--steps 120"), ("sst2", "adamw", f"--init {folder}/mlm/model.safetensors --lr 1e-3 --steps 80")):
+                if not (folder / task / "summary.json").exists():
+                    run(commands, f"{LACONIC} train --task {task} {common} --optimizer {optimizer} --seed {seed} {extra} --out {folder}/{task} --overwrite")
+            pre, fine = (json.loads((folder / task / "summary.json").read_text()) for task in ("mlm", "sst2"))
+            losses.append(pre["final_loss"])
+            accuracies.append(fine["final_metric"])
+            bits.append(pre["bits_per_parameter_per_step"])
+        rows.append({"optimizer": arm, "pretraining_loss": statistics.mean(losses), "pretraining_loss_spread": statistics.stdev(losses),
+                     "accuracy": statistics.mean(accuracies), "accuracy_spread": statistics.stdev(accuracies), "bits_per_parameter_per_step": bits[0]})
+    return rows
+
+
+def medians(folder):
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()][3:]
+    return {name: statistics.median(line[name] for line in lines) for name in ("step_seconds", "exposed_seconds")}
+
+
+def overlap(commands):
+    """A model of 8 buckets and more, at the rate where its dense exchange takes as long as backward."""
+    options = f"{LACONIC} train --task text --data generated --model gpt2-mini --optimizer adamw --ranks 2 --batch 16 --steps 15 --set run.validation_examples=16 --set optimizer.bucket_elements=65536"
+    out = RUNS / "overlap"
+    run(commands, f"{options} --out {out}/free --overwrite")
+    summary = json.loads((out / "free/summary.json").read_text())
+    free = medians(out / "free")
+    backward = (free["step_seconds"] - free["exposed_seconds"]) * 2 / 3
+    sent = summary["bytes_sent_per_rank"] / summary["steps"]
+    rate = int(sent * 8 / backward / 1e6)
+    run(commands, f"{options} --emulate {rate}mbit --out {out}/slow --overwrite")
+    slow = medians(out / "slow")
+    exchange = sent * 8 / (rate * 1e6)
+    return [{"buckets": -(-summary["parameters"] // 65536), "rate_mbit": rate, "backward_seconds": backward, "exchange_seconds": exchange,
+             "exposed_seconds": slow["exposed_seconds"], "exposed_share": slow["exposed_seconds"] / exchange,
+             "step_seconds": slow["step_seconds"], "step_seconds_without_network": free["step_seconds"]}]
+
+
+def gpt2(commands):
+    """GPT-2 small (124 M parameters) takes real steps with every optimizer."""
+    rows = []
+    for optimizer in ("sgdm", *ARMS.split(",")):
+        out = RUNS / "gpt2" / optimizer
+        run(commands, f"{LACONIC} train --task text --data generated --model gpt2 --optimizer {optimizer} --ranks 2 --batch 1 --steps 3 "
+                      f"--set data.context=64 --set run.validation_examples=2 --set model.dropout=0 --out {out} --overwrite")
+        summary = json.loads((out / "summary.json").read_text())
+        steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        rows.append({"optimizer": optimizer, "parameters": summary["parameters"], "loss_first": steps[0]["loss"], "loss_last": steps[-1]["loss"],
+                     "step_seconds": statistics.median(step["step_seconds"] for step in steps), "peak_memory_gib_both_ranks": summary["peak_memory_bytes"] / 2**30})
+    return rows
+
+
+STUDIES = {
+    "fashion_mnist": fashion_mnist,
+    "text": text,
+    "bert": bert,
+    **{f"network_{study}_{rate}": network(study, options, rate)
+       for study, options in (("text", text_options), ("fashion_mnist", lambda: FASHION_MNIST)) for rate in ("100mbit", "1gbit")},
+    "overlap": overlap,
+    "gpt2": gpt2,
+}

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Finds the learning rates of app/training/tuned.cc: the same three values' worth of budget for every optimizer.
+
+    tune.py [STUDY...]      fashion_mnist, text, mlm; run from the project's root after ./run build
+
+Each value is tried once, for the number of steps given here; the lowest validation loss wins.
+"""
+import json
+import sys
+
+from studies import ARMS, FASHION_MNIST, LACONIC, MASKED, RUNS, data, run, text_options
+
+ADAM = {"fashion_mnist": (3e-3, 1e-2, 3e-2), "text": (1e-3, 3e-3, 1e-2), "mlm": (1e-3, 3e-3, 1e-2)}
+SGDM = (0.01, 0.03, 0.1)
+STUDIES = {
+    "fashion_mnist": lambda: f"{FASHION_MNIST} --steps 120",
+    "text": lambda: f"{text_options()} --steps 150",
+    "mlm": lambda: f"--task mlm --data {data('sst2')} {MASKED} --steps 100",
+}
+
+
+def main():
+    for study in sys.argv[1:] or STUDIES:
+        for optimizer in ("sgdm", *ARMS.split(",")):
+            if study != "fashion_mnist" and optimizer == "sgdm":
+                continue
+            rates = SGDM if optimizer == "sgdm" else ADAM[study]
+            losses = {}
+            for rate in rates:
+                out = RUNS / "tune" / study / f"{optimizer}-{rate:g}"
+                if not (out / "summary.json").exists():
+                    try:
+                        run([], f"{LACONIC} train {STUDIES[study]()} --optimizer {optimizer} --lr {rate} --out {out} --overwrite --set run.validate_every=100000")
+                    except Exception as error:  # a rate that diverges is just not the best
+                        print(f"  {error}")
+                        continue
+                losses[rate] = json.loads((out / "summary.json").read_text())["final_loss"]
+            best = min(losses, key=losses.get)
+            print(f"{study:14} {optimizer:14} best {best:g}   " + "  ".join(f"{rate:g}: {loss:.4f}" for rate, loss in losses.items()), flush=True)
+
+
+if __name__ == "__main__":
+    main()

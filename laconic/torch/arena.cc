@@ -1,0 +1,131 @@
+#include "laconic/torch/arena.h"
+
+#include <torch/csrc/autograd/variable.h>
+
+#include <map>
+#include <unordered_set>
+
+#include "laconic/core/error.h"
+
+namespace laconic::torch {
+namespace {
+
+using ::torch::Tensor;
+
+template <typename Dict>
+std::vector<NamedTensor> each_once(const Dict& tensors) {
+  std::vector<NamedTensor> all;
+  std::unordered_set<const void*> seen;
+  for (const auto& item : tensors)
+    if (item.value().defined() && seen.insert(item.value().unsafeGetTensorImpl()).second)
+      all.push_back({item.key(), item.value()});
+  return all;
+}
+
+void check_parameter(const std::string& name, const Tensor& p) {
+  if (p.scalar_type() != ::torch::kFloat32)
+    fail(Code::kInvalidArgument, "parameter {} is {}, only float32 is trained: use .to(kFloat32)",
+         name, ::c10::toString(p.scalar_type()));
+  if (!p.device().is_cpu())
+    fail(Code::kInvalidArgument, "parameter {} is on {}, only the CPU is supported: use .to(kCPU)",
+         name, p.device().str());
+  if (p.layout() != ::torch::kStrided || !p.is_contiguous())
+    fail(Code::kInvalidArgument,
+         "parameter {} is sparse or has strides, only dense memory row after row is supported: "
+         "use .contiguous()",
+         name);
+  if (!p.is_leaf())
+    fail(Code::kInvalidArgument, "parameter {} is computed from others: register a leaf tensor",
+         name);
+  if (::torch::autograd::impl::post_acc_grad_hooks(p))
+    fail(Code::kInvalidArgument,
+         "parameter {} has a post-accumulate-grad hook already: does another DataParallel train "
+         "this module?",
+         name);
+}
+
+}  // namespace
+
+std::vector<NamedTensor> parameters_of(const ::torch::nn::Module& module) {
+  return each_once(module.named_parameters());
+}
+
+std::vector<NamedTensor> buffers_of(const ::torch::nn::Module& module) {
+  return each_once(module.named_buffers());
+}
+
+void check_parameters(std::span<const NamedTensor> parameters) {
+  std::map<const char*, const NamedTensor*> by_address;
+  for (const NamedTensor& one : parameters) {
+    check_parameter(one.name, one.tensor);
+    if (one.tensor.numel() == 0) continue;
+    const char* begin = static_cast<const char*>(one.tensor.data_ptr());
+    const auto next = by_address.lower_bound(begin);
+    const NamedTensor* other = nullptr;
+    if (next != by_address.end() && next->first < begin + one.tensor.nbytes()) other = next->second;
+    if (next != by_address.begin()) {
+      const auto& [address, before] = *std::prev(next);
+      if (address + before->tensor.nbytes() > begin) other = before;
+    }
+    if (other != nullptr)
+      fail(Code::kInvalidArgument,
+           "parameters {} and {} are different tensors in the same memory: to share one, register "
+           "the same tensor twice",
+           other->name, one.name);
+    by_address.emplace(begin, &one);
+  }
+}
+
+Arena::Arena(std::vector<NamedTensor> parameters) : parameters_(std::move(parameters)) {
+  std::size_t total = 0;
+  for (const NamedTensor& one : parameters_) {
+    ranges_.push_back({one.name, total, static_cast<std::size_t>(one.tensor.numel())});
+    total += ranges_.back().count;
+  }
+  weights_ = std::make_shared<Buffer<float>>(total);
+  gradient_ = std::make_shared<Buffer<float>>(total);
+  const ::torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Tensor weights = view(weights_, i);
+    weights.copy_(parameters_[i].tensor);
+    parameters_[i].tensor.set_data(weights);
+    gradients_.push_back(view(gradient_, i));
+    attach_gradient(i);
+  }
+}
+
+std::span<float> Arena::gradient(std::size_t parameter) const noexcept {
+  return gradient().subspan(ranges_[parameter].begin, ranges_[parameter].count);
+}
+
+Tensor Arena::view(const std::shared_ptr<Buffer<float>>& memory, std::size_t parameter) const {
+  return ::torch::from_blob(
+      memory->data() + ranges_[parameter].begin, parameters_[parameter].tensor.sizes(),
+      [memory](void*) {}, ::torch::kFloat32);
+}
+
+bool Arena::attached(std::size_t parameter) const {
+  const Tensor& gradient = parameters_[parameter].tensor.grad();
+  return gradient.defined() &&
+         gradient.unsafeGetTensorImpl() == gradients_[parameter].unsafeGetTensorImpl();
+}
+
+void Arena::take_gradient(std::size_t parameter) {
+  if (attached(parameter)) return;
+  const ::torch::NoGradGuard no_grad;
+  const Tensor elsewhere = parameters_[parameter].tensor.grad();
+  Tensor& here = gradients_[parameter];
+  if (elsewhere.defined() && elsewhere.layout() == ::torch::kStrided) {
+    here.copy_(elsewhere);
+  } else {
+    here.zero_();
+    if (elsewhere.defined()) here.add_(elsewhere);
+  }
+  attach_gradient(parameter);
+}
+
+void Arena::attach_gradient(std::size_t parameter) {
+  if (!attached(parameter)) parameters_[parameter].tensor.mutable_grad() = gradients_[parameter];
+}
+
+}  // namespace laconic::torch

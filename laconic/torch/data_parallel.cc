@@ -1,0 +1,263 @@
+#include "laconic/torch/data_parallel.h"
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "laconic/checkpoint/together.h"
+#include "laconic/core/error.h"
+#include "laconic/kernels/dense.h"
+#include "laconic/torch/arena.h"
+#include "laconic/torch/replicas.h"
+
+namespace laconic::torch {
+namespace {
+
+namespace hooks = ::torch::autograd::impl;
+using ::torch::Tensor;
+
+// The tensors of a module, as they are treated.
+struct Contents {
+  std::vector<NamedTensor> trained, copied;  // copied: frozen parameters and buffers
+  std::vector<std::string> lines;            // to compare
+};
+
+// Group after group; fills in their `elements`.
+std::vector<NamedTensor> grouped(std::vector<NamedTensor> parameters, DataParallelConfig& config) {
+  if (config.groups.empty()) return parameters;
+  if (!config.grouping && config.groups.size() > 1)
+    fail(Code::kInvalidArgument, "{} groups and no grouping: say which parameter goes where",
+         config.groups.size());
+  for (Group& group : config.groups) group.elements = 0;
+  std::vector<std::vector<NamedTensor>> groups(config.groups.size());
+  for (NamedTensor& one : parameters) {
+    const std::size_t group = config.grouping ? config.grouping(one.name, one.tensor) : 0;
+    if (group >= groups.size())
+      fail(Code::kInvalidArgument, "parameter {} is put into group {}, there are {}", one.name,
+           group, groups.size());
+    config.groups[group].elements += static_cast<std::size_t>(one.tensor.numel());
+    groups[group].push_back(std::move(one));
+  }
+  std::vector<NamedTensor> all;
+  for (auto& group : groups) all.insert(all.end(), group.begin(), group.end());
+  return all;
+}
+
+void check_copied(const char* what, const NamedTensor& one) {
+  if (!one.tensor.device().is_cpu() || one.tensor.layout() != ::torch::kStrided)
+    fail(Code::kInvalidArgument, "{} {} is sparse or on {}, only dense ones on the CPU are copied",
+         what, one.name, one.tensor.device().str());
+}
+
+Contents contents_of(const ::torch::nn::Module* module, DataParallelConfig& config) {
+  if (module == nullptr) fail(Code::kInvalidArgument, "there is no module");
+  Contents all;
+  const auto copy = [&all](const char* what, const NamedTensor& one) {
+    check_copied(what, one);
+    all.copied.push_back(one);
+    all.lines.push_back(describe(what, one));
+  };
+  for (const NamedTensor& one : parameters_of(*module))
+    if (one.tensor.requires_grad())
+      all.trained.push_back(one);
+    else
+      copy("frozen parameter", one);
+  for (const NamedTensor& one : buffers_of(*module)) copy("buffer", one);
+  if (all.trained.empty())
+    fail(Code::kInvalidArgument, "the module has no parameter that requires a gradient");
+  check_parameters(all.trained);
+  all.trained = grouped(std::move(all.trained), config);
+  for (const NamedTensor& one : all.trained) all.lines.push_back(describe("parameter", one));
+  return all;
+}
+
+// For each parameter, the buckets that it lies in.
+std::vector<std::vector<int>> buckets_of(const std::vector<NamedRange>& parameters,
+                                         const Optimizer& optimizer) {
+  std::vector<std::vector<int>> all(parameters.size());
+  for (int b = 0; b < optimizer.buckets(); ++b) {
+    const NamedRange bucket = optimizer.bucket(b);
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      if (parameters[i].count != 0 && parameters[i].begin < bucket.begin + bucket.count &&
+          bucket.begin < parameters[i].begin + parameters[i].count)
+        all[i].push_back(b);
+  }
+  return all;
+}
+
+}  // namespace
+
+struct DataParallel::Parts {
+  // Listens to one parameter.
+  struct Arrival final : ::torch::autograd::PostAccumulateGradHook {
+    Arrival(Parts& all, std::size_t index) : parts(all), parameter(index) {}
+    void operator()(const Tensor&) override { parts.arrived(parameter); }
+    Parts& parts;
+    std::size_t parameter;
+  };
+
+  Parts(std::shared_ptr<::torch::nn::Module> trained, DataParallelConfig config, Transport& world)
+      : module(std::move(trained)) {
+    Contents contents;
+    together(world, [&] {
+      contents = contents_of(module.get(), config);
+      return std::uint64_t{0};
+    });
+    check_same_model(world, contents.lines);
+    arena = std::make_unique<Arena>(std::move(contents.trained));
+    world.broadcast(std::as_writable_bytes(arena->weights()), 0);
+    broadcast(world, contents.copied);
+    optimizer = make_optimizer(config.optimizer,
+                               {.weights = arena->weights(),
+                                .gradient = arena->gradient(),
+                                .groups = config.groups,
+                                .ranges = arena->ranges()},
+                               world);
+    buckets = buckets_of(arena->ranges(), *optimizer);
+    for (std::size_t i = 0; i < buckets.size(); ++i)
+      hooks::set_post_acc_grad_hooks(parameter(i), std::make_unique<Arrival>(*this, i));
+  }
+
+  ~Parts() {
+    for (std::size_t i = 0; i < buckets.size(); ++i)
+      hooks::set_post_acc_grad_hooks(parameter(i), nullptr);
+  }
+
+  const Tensor& parameter(std::size_t i) const { return arena->parameters()[i].tensor; }
+
+  void begin(double rate, int backward_passes) {
+    if (shows_synced)
+      fail(Code::kInvalidArgument, "a step while the module shows the synced weights: end Synced");
+    if (backward_passes < 1)
+      fail(Code::kInvalidArgument, "{} backward passes a step: it must be at least 1",
+           backward_passes);
+    optimizer->begin(rate);
+    begun = true;
+    exchanging = false;
+    accumulate = backward_passes;
+    passes.assign(buckets.size(), 0);
+    missing.assign(static_cast<std::size_t>(optimizer->buckets()), 0);
+    for (const auto& of_one : buckets)
+      for (const int b : of_one) ++missing[static_cast<std::size_t>(b)];
+  }
+
+  // Where steps begin by themselves.
+  void begin_if_asked() {
+    if (!begun && lr) begin(lr(), lr_accumulate);
+  }
+
+  // Backward has added to this parameter's gradient.
+  void arrived(std::size_t i) {
+    begin_if_asked();
+    if (begun && passes[i] == accumulate)
+      fail(Code::kInvalidArgument,
+           "parameter {} got {} gradients in a step of {} backward pass(es): call step() first, or "
+           "say how many there are with begin(lr, accumulate)",
+           arena->parameters()[i].name, accumulate + 1, accumulate);
+    arena->take_gradient(i);
+    if (!begun || ++passes[i] < accumulate) return;
+    scale(i);
+    for (const int b : buckets[i])
+      if (--missing[static_cast<std::size_t>(b)] == 0) {
+        exchanging = true;
+        optimizer->ready(b);
+      }
+  }
+
+  // The sum over backward passes becomes their mean.
+  void scale(std::size_t i) const {
+    const std::span<float> gradient = arena->gradient(i);
+    if (accumulate > 1)
+      kernels::scale(gradient.data(), gradient.size(), 1.0F / static_cast<float>(accumulate));
+  }
+
+  void step() {
+    begin_if_asked();
+    if (!begun)
+      fail(Code::kInvalidArgument,
+           "step() without begin(): call begin(lr) before the backward pass");
+    for (std::size_t i = 0; i < buckets.size(); ++i)
+      if (passes[i] < accumulate) {
+        arena->take_gradient(i);
+        scale(i);
+      }
+    begun = false;
+    optimizer->step();
+    zero_gradient();
+  }
+
+  void zero_gradient() const {
+    std::memset(arena->gradient().data(), 0, arena->gradient().size_bytes());
+    for (std::size_t i = 0; i < buckets.size(); ++i) arena->attach_gradient(i);
+  }
+
+  void refuse_inside_a_step(const char* what) const {
+    if (begun) fail(Code::kInvalidArgument, "{} inside a step: call step() first", what);
+  }
+
+  const std::shared_ptr<::torch::nn::Module> module;
+  std::unique_ptr<Arena> arena;
+  std::unique_ptr<Optimizer> optimizer;   // after the arena: it ends first
+  std::vector<std::vector<int>> buckets;  // of each parameter
+
+  std::function<double()> lr;  // where steps begin by themselves
+  int lr_accumulate = 1;
+
+  bool begun = false, exchanging = false, shows_synced = false;
+  int accumulate = 1;
+  std::vector<int> passes;   // of each parameter: gradients in this step
+  std::vector<int> missing;  // of each bucket: parameters whose gradient is not complete
+};
+
+DataParallel::DataParallel(std::shared_ptr<::torch::nn::Module> module, DataParallelConfig config,
+                           Transport& transport)
+    : parts_(std::make_unique<Parts>(std::move(module), std::move(config), transport)) {}
+DataParallel::~DataParallel() = default;
+
+void DataParallel::begin(double lr, int accumulate) { parts_->begin(lr, accumulate); }
+
+void DataParallel::begin_with(std::function<double()> lr, int accumulate) {
+  parts_->lr = std::move(lr);
+  parts_->lr_accumulate = accumulate;
+}
+
+void DataParallel::step() { parts_->step(); }
+
+void DataParallel::zero_grad() {
+  if (parts_->begun && parts_->exchanging)
+    fail(Code::kInvalidArgument,
+         "zero_grad() while gradients are being exchanged: call step(), which zeroes them");
+  parts_->zero_gradient();
+}
+
+void DataParallel::average_buffers() {
+  parts_->refuse_inside_a_step("average_buffers()");
+  average(parts_->optimizer->transport(), buffers_of(*parts_->module));
+}
+
+Optimizer& DataParallel::optimizer() noexcept { return *parts_->optimizer; }
+::torch::nn::Module& DataParallel::module() noexcept { return *parts_->module; }
+const std::vector<NamedRange>& DataParallel::ranges() const noexcept {
+  return parts_->arena->ranges();
+}
+
+DataParallel::Synced::Synced(DataParallel& parallel)
+    : parallel_(parallel), own_(parallel.parts_->arena->weights().size()) {
+  Parts& parts = *parallel.parts_;
+  parts.refuse_inside_a_step("Synced");
+  if (parts.shows_synced)
+    fail(Code::kInvalidArgument, "the module shows the synced weights already: one Synced a time");
+  parts.optimizer->synced_weights(own_.span());
+  std::ranges::swap_ranges(own_.span(), parts.arena->weights());
+  parts.shows_synced = true;
+}
+
+DataParallel::Synced::~Synced() {
+  const std::span<float> weights = parallel_.parts_->arena->weights();
+  std::memcpy(weights.data(), own_.data(), weights.size_bytes());
+  parallel_.parts_->shows_synced = false;
+}
+
+}  // namespace laconic::torch

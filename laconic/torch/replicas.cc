@@ -1,0 +1,113 @@
+#include "laconic/torch/replicas.h"
+
+#include <c10/util/StringUtil.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "laconic/core/error.h"
+
+namespace laconic::torch {
+namespace {
+
+using ::torch::Tensor;
+
+// Pieces begin at multiples of this, so that they may be read as any type.
+constexpr std::size_t kAlignment = 64;
+
+std::size_t padded(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// Tensors one after the other, as bytes.
+Buffer<std::byte> packed(std::span<const NamedTensor> tensors) {
+  std::size_t total = 0;
+  for (const NamedTensor& one : tensors) total += padded(one.tensor.nbytes());
+  Buffer<std::byte> bytes(total);
+  std::byte* to = bytes.data();
+  for (const NamedTensor& one : tensors) {
+    const Tensor dense = one.tensor.detach().contiguous();
+    if (dense.nbytes() != 0) std::memcpy(to, dense.data_ptr(), dense.nbytes());
+    to += padded(dense.nbytes());
+  }
+  return bytes;
+}
+
+Tensor like(const Tensor& one, std::byte* bytes) {
+  return ::torch::from_blob(bytes, one.sizes(), one.scalar_type());
+}
+
+Tensor mean_of(const Tensor& one, std::byte* bytes, std::size_t stride, int ranks) {
+  Tensor sum = like(one, bytes).to(::torch::kFloat64, false, true);
+  for (int r = 1; r < ranks; ++r)
+    sum += like(one, bytes + static_cast<std::size_t>(r) * stride).to(::torch::kFloat64);
+  return sum.div_(ranks);
+}
+
+// What every rank says, in the order of ranks.
+std::vector<std::string> gathered(Transport& world, const std::string& mine) {
+  const auto ranks = static_cast<std::size_t>(world.size());
+  const std::uint64_t length = mine.size();
+  std::vector<std::uint64_t> lengths(ranks);
+  world.all_gather(std::as_bytes(std::span(&length, 1)),
+                   std::as_writable_bytes(std::span(lengths)));
+  const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
+  std::string text = mine, all(longest * ranks, '\0');
+  text.resize(longest);
+  world.all_gather(std::as_bytes(std::span(text)), std::as_writable_bytes(std::span(all)));
+  std::vector<std::string> each;
+  for (std::size_t r = 0; r < ranks; ++r) each.push_back(all.substr(r * longest, lengths[r]));
+  return each;
+}
+
+std::string first_line(std::string_view text) {
+  return text.empty() ? "nothing more" : std::string(text.substr(0, text.find('\n')));
+}
+
+}  // namespace
+
+std::string describe(const char* what, const NamedTensor& one) {
+  return fmt::format("{} {}, {} [{}]", what, one.name, ::c10::toString(one.tensor.scalar_type()),
+                     ::c10::Join(", ", one.tensor.sizes()));
+}
+
+void check_same_model(Transport& world, std::span<const std::string> lines) {
+  const auto all = gathered(world, ::c10::Join("\n", lines) + "\n");
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    if (all[r] == all[0]) continue;
+    const auto differs = std::mismatch(all[r].begin(), all[r].end(), all[0].begin(), all[0].end());
+    const auto at = static_cast<std::size_t>(differs.first - all[r].begin());
+    const std::size_t line = at == 0 ? 0 : all[0].rfind('\n', at - 1) + 1;
+    fail(Code::kInvalidArgument,
+         "rank {} has {}, rank 0 has {}: build the same model on every rank", r,
+         first_line(std::string_view(all[r]).substr(line)),
+         first_line(std::string_view(all[0]).substr(line)));
+  }
+}
+
+void broadcast(Transport& world, std::span<const NamedTensor> tensors) {
+  const ::torch::NoGradGuard no_grad;
+  const Buffer<std::byte> bytes = packed(tensors);
+  world.broadcast(bytes.span(), 0);
+  if (world.rank() == 0) return;
+  std::byte* from = bytes.data();
+  for (const NamedTensor& one : tensors) {
+    Tensor(one.tensor).copy_(like(one.tensor, from));
+    from += padded(one.tensor.nbytes());
+  }
+}
+
+void average(Transport& world, std::span<const NamedTensor> tensors) {
+  const ::torch::NoGradGuard no_grad;
+  const Buffer<std::byte> mine = packed(tensors);
+  const Buffer<std::byte> all(mine.size() * static_cast<std::size_t>(world.size()));
+  world.all_gather(mine.span(), all.span());
+  std::byte* from = all.data();
+  for (const NamedTensor& one : tensors) {
+    const bool mean = one.tensor.is_floating_point();
+    Tensor(one.tensor)
+        .copy_(mean ? mean_of(one.tensor, from, mine.size(), world.size())
+                    : like(one.tensor, from));
+    from += padded(one.tensor.nbytes());
+  }
+}
+
+}  // namespace laconic::torch

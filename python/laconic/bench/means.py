@@ -1,0 +1,139 @@
+"""Means over the ranks of the default process group: ours, torch's, and DistributedDataParallel with its hooks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from .. import _core, transport
+from ..ddp import OneBitState, one_bit_hook
+from .chain import ChainedMean
+from .timing import Case, measure, row
+
+
+def _ours(kind: str, name: str, values: torch.Tensor, over: _core.Transport, **options: Any) -> Case:
+    mean = _core.Mean(kind, values.numel(), over, threads=torch.get_num_threads(), **options)
+    work = values.clone()
+    last = [0, 0]
+
+    def run() -> None:
+        last[0] = mean.bytes_sent
+        mean.reduce(work)
+        last[1] = mean.bytes_sent
+
+    def check() -> None:
+        work.copy_(values)
+        run()
+        first = work.clone()
+        dist.broadcast(first, 0)
+        if not torch.equal(first, work):
+            raise RuntimeError(f"{name}: ranks have different means")
+        if kind == "dense":
+            exact = values.clone()
+            dist.all_reduce(exact)
+            torch.testing.assert_close(work, exact / dist.get_world_size(), atol=2e-2 if options else 1e-6, rtol=1e-2)
+
+    return Case(name, run, check, lambda: last[1] - last[0])
+
+
+def _all_reduce(values: torch.Tensor, dtype: torch.dtype) -> Case:
+    """Casts included, since what is wanted is a float32 mean."""
+    work = values.clone()
+
+    def run() -> None:
+        sent = work if dtype == torch.float32 else work.to(dtype)
+        dist.all_reduce(sent)
+        torch.div(sent, dist.get_world_size(), out=work) if sent is work else work.copy_(sent.div_(dist.get_world_size()))
+
+    return Case(f"torch all_reduce {str(dtype).removeprefix('torch.')}", run)
+
+
+def _packed_bytes(elements: int) -> Case:
+    """The bytes of the one-bit mean alone, in two collectives."""
+    ranks = dist.get_world_size()
+    chunk = -(-elements // ranks) // 8 + 4 * -(-elements // ranks // 4096)
+    given, taken = torch.zeros(ranks * chunk, dtype=torch.uint8), torch.zeros(ranks * chunk, dtype=torch.uint8)
+
+    def run() -> None:
+        dist.all_to_all_single(taken, given)
+        dist.all_to_all_single(taken, given)
+
+    return Case("packed bytes alone", run, bytes_sent=lambda: 2 * (ranks - 1) * chunk)
+
+
+def _chain(values: torch.Tensor) -> Case:
+    mean = ChainedMean(values.numel())
+    return Case("one-bit as a chain of torch operations", lambda: mean.reduce(values))
+
+
+class _Layers(nn.Module):
+    """Parameters whose gradients cost next to nothing to compute."""
+
+    def __init__(self, elements: int, layers: int = 16) -> None:
+        super().__init__()
+        side = max(8, int((elements / layers) ** 0.5) // 8 * 8)
+        self.weights = nn.ParameterList(nn.Parameter(torch.zeros(side, side)) for _ in range(layers))
+
+    def forward(self) -> torch.Tensor:
+        return sum(weight.sum() for weight in self.weights)
+
+
+def _ddp(elements: int, name: str, register=None, **options: Any) -> Case:
+    model = DistributedDataParallel(_Layers(elements), gradient_as_bucket_view=True, **options)
+    if register is not None:
+        register(model)
+    return Case(f"backward under DDP, {name}", lambda: model().backward())
+
+
+def _ddp_cases(elements: int) -> list[Case]:
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+
+    def power(model: DistributedDataParallel) -> None:
+        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=2)
+        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+
+    return [
+        _ddp(elements, "plain"),
+        _ddp(elements, "fp16 hook", lambda model: model.register_comm_hook(None, default_hooks.fp16_compress_hook)),
+        # In one bucket: with several its collectives wait for each other over Gloo, for ever.
+        _ddp(elements, "PowerSGD hook", power, bucket_cap_mb=elements),
+        _ddp(elements, "laconic.one_bit_hook", lambda model: model.register_comm_hook(OneBitState(), one_bit_hook)),
+    ]
+
+
+def rows(elements: int, repeats: int, only: str = "", emulate: tuple[float, float] | None = None) -> list[dict[str, Any]]:
+    """Everything in turns on the default process group; `emulate` holds our means back to (bytes/s, seconds)."""
+    elements -= elements % (8 * dist.get_world_size())
+    values = torch.randn(elements, generator=torch.Generator().manual_seed(dist.get_rank()))
+    plain, group = transport.connect()
+    over = _core.emulated(plain, *emulate) if emulate else plain
+    makers = [
+        ("laconic one-bit", lambda name: [_ours("one-bit", name, values, over)]),
+        ("laconic random-sign", lambda name: [_ours("single-round", name, values, over)]),
+        ("laconic dense fp32", lambda name: [_ours("dense", name, values, over)]),
+        ("laconic dense bf16", lambda name: [_ours("dense", name, values, over, bf16=True)]),
+        ("torch all_reduce", lambda _: [_all_reduce(values, t) for t in (torch.float32, torch.bfloat16, torch.float16)]),
+        ("packed bytes alone", lambda _: [_packed_bytes(elements)]),
+        ("one-bit as a chain of torch operations", lambda _: [_chain(values)]),
+        ("backward under DDP", lambda _: _ddp_cases(elements)),
+    ]
+    cases = [case for name, make in makers if only in name for case in make(name)]
+    measured = measure(cases, repeats)
+    exact = {case.name: row(case, elements)["seconds"] for case in measured}.get("torch all_reduce float32")
+    done = []
+    for case in measured:
+        about = {"ranks": dist.get_world_size(), "backend": dist.get_backend()}
+        if case.bytes_sent:
+            about["bytes_sent_per_rank"] = case.bytes_sent()
+        one = row(case, elements, **about)
+        if exact:
+            one["speed_against_fp32_all_reduce"] = exact / one["seconds"]
+        done.append(one)
+    for case in cases:
+        if case not in measured:
+            done.append({"name": case.name, "elements": elements, "refused": case.refused or "on another rank"})
+    return done

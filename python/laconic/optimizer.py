@@ -1,0 +1,347 @@
+"""What all optimizers of the package have in common."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import weakref
+from contextlib import contextmanager
+from typing import Any, Callable, Iterable
+
+import torch
+import torch.distributed as dist
+
+from . import _core, state, transport
+from .arena import Arena, check_parameter
+from .errors import InvalidArgument
+from .overlap import Overlap
+
+FIXED = ("betas", "momentum", "beta", "eps")  # of an optimizer, not of its groups
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "unset"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+class Optimizer(torch.optim.Optimizer):
+    """Base of laconic's optimizers. Construction is collective over `process_group`: all ranks make the same one."""
+
+    # A GradScaler then leaves unscaling and the decision to skip to step(), where ranks agree on it.
+    _step_supports_amp_scaling = True
+
+    def __init__(
+        self,
+        params: Iterable,
+        defaults: dict[str, Any],
+        options: dict[str, Any],
+        *,
+        process_group=None,
+        ranks_per_node: int | str | None = None,
+        bucket_mb: float = 25,
+        max_grad_norm: float | None = None,
+        seed: int = 0,
+        shadow_every: int = 0,
+        verify_every: int = 0,
+        bf16: bool = False,
+        overlap: bool = True,
+        threads: int | None = None,
+        timeout=None,
+    ) -> None:
+        options = dict(options)
+        options.update(
+            ranks_per_node="flat" if ranks_per_node is None else ranks_per_node,
+            bucket_elements=max(1, int(bucket_mb * 2**18)),
+            max_grad_norm=max_grad_norm or 0.0,
+            seed=seed,
+            shadow_every=shadow_every,
+            verify_every=verify_every,
+            bf16=bf16,
+            threads=threads or torch.get_num_threads(),
+        )
+        self._options = {name: _text(value) for name, value in options.items()}
+        self._core: _core.Optimizer | None = None
+        self._overlap: Overlap | None = None
+        self._wants_overlap = overlap
+        self._first = True
+        self._skipped = 0
+        super().__init__(params, {**defaults, "compress": True})
+        self._before_groups = process_group is None and not _initialised()
+        self._transport, self._group = transport.connect(process_group, timeout)
+        if self._group is not None:
+            self._closer = weakref.finalize(self, self._group.close)
+            self._closer.atexit = False
+        self._build()
+
+    # Construction.
+
+    def _build(self) -> None:
+        """Makes arena, core and hooks for the groups as they are. Collective."""
+        for lr, weight_decay in self._rates():
+            if not 0 <= lr < math.inf or not 0 <= weight_decay < math.inf:
+                raise InvalidArgument(f"lr={lr} and weight_decay={weight_decay}: both must be finite and at least 0")
+        parameters, names, sizes = [], [], []
+        for number, group in enumerate(self.param_groups):
+            mine = [p for p in group["params"] if p.requires_grad]
+            given = group.get("param_names") or [f"parameter {len(names) + i}" for i in range(len(group["params"]))]
+            for parameter, name in zip(group["params"], given):
+                check_parameter(parameter, name)
+                if parameter.requires_grad:
+                    parameters.append(parameter)
+                    names.append(name)
+            sizes.append((f"group {number}", sum(p.numel() for p in mine), bool(group["compress"])))
+        if not parameters:
+            raise InvalidArgument("no parameter requires a gradient: there is nothing to train")
+        self._agree_on_shapes(parameters, names)
+        arena = Arena(parameters, names)
+        ranges = [(name, *_begin_count(arena.range(i))) for i, name in enumerate(names)]
+        self._release()
+        self._arena = arena
+        self._core = _core.Optimizer(self._options, arena.weights, arena.gradient, sizes, ranges, self._transport)
+        here = weakref.ref(self)  # neither hooks nor what they call keep the optimizer alive
+        buckets = self._core.buckets
+        self._overlap = Overlap(arena, buckets, lambda bucket: here()._start(bucket), lambda: here()._rates())
+        self._overlap.wanted = self._may_overlap()
+        self._overlap.watch()
+        self._overlap_closer = weakref.finalize(self, self._overlap.remove)
+
+    def _may_overlap(self) -> bool:
+        return self._wants_overlap and self._group is not None and float(self._options["max_grad_norm"]) == 0
+
+    def _release(self) -> None:
+        if self._overlap is not None:
+            self._overlap.remove()
+            self._overlap_closer.detach()
+        self._core = self._overlap = None
+
+    def _agree_on_shapes(self, parameters: list, names: list[str]) -> None:
+        """Different models are found here, and both shapes named."""
+        if self._group is None:
+            return
+        lines = [f"{name} {tuple(p.shape)} {p.dtype}" for p, name in zip(parameters, names)]
+        mine = "\n".join([f"{type(self).__name__}", *lines]).encode()
+        digests = self._group.gather(torch.tensor(list(hashlib.sha256(mine).digest()), dtype=torch.uint8))
+        if bool((digests == digests[0]).all()):
+            return
+        every = [text.decode().split("\n") for text in self._group.gather_bytes(mine)]
+        for rank, other in enumerate(every):
+            for a, b in zip(other + ["nothing"], every[0] + ["nothing"]):
+                if a != b:
+                    here, there = self._group.ranks[rank], self._group.ranks[0]
+                    raise InvalidArgument(
+                        f"rank {here} has {a} where rank {there} has {b}: build the same model, in the same order, on "
+                        "every rank"
+                    )
+
+    def add_param_group(self, param_group: dict) -> None:
+        """Adds a group, before the first step only: schedules and residuals cover all parameters from the start."""
+        if self._core is not None and self._core.stats()["step"] > 0:
+            raise InvalidArgument(
+                "add_param_group after the first step: give all groups at the start, with lr=0 for those that rest, or "
+                "make another optimizer for the new one"
+            )
+        super().add_param_group(param_group)
+        if self._core is not None:
+            self._build()
+
+    # A step.
+
+    def _rates(self) -> list[tuple[float, float]]:
+        for group in self.param_groups:
+            for name in FIXED:
+                if name in group and group[name] != self.defaults[name]:
+                    raise InvalidArgument(
+                        f"a group has {name}={group[name]}, the optimizer {self.defaults[name]}: {name} is the same for "
+                        "all groups and steps (OneCycleLR: cycle_momentum=False)"
+                    )
+        return [(float(group["lr"]), float(group["weight_decay"])) for group in self.param_groups]
+
+    def _start(self, bucket: int) -> None:
+        if not self._begun:
+            self._core.begin(self._rates())
+            self._begun = True
+        self._core.ready(bucket)
+
+    _begun = False
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One step, the same one on every rank: collective unless the schedule says that it is silent."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._take_up_weights()
+        rates = self._rates()
+        overlap = self._overlap
+        overlap.finish(rates)
+        if self._unscale():
+            self._skipped += 1
+            overlap.new_step()
+            return loss
+        if self._first:
+            self._refuse_averaged()
+        if not self._begun:
+            self._core.begin(rates)
+        self._begun = False
+        overlap.new_step()
+        self._core.step()
+        self._first = False
+        self._arena.publish()
+        return loss
+
+    def _take_up_weights(self) -> None:
+        self._arena.take_home(started=not self._first)
+        written = self._arena.written()
+        if not written:
+            return
+        self._arena.read_back(written)
+        if self._first or self._options["algorithm"] != "zero-one-adam" or self._begun:
+            return
+        synced = torch.empty_like(self._arena.weights)
+        self._core.synced_weights(synced)
+        if not torch.equal(synced, self._arena.weights):
+            raise InvalidArgument(
+                f"somebody wrote to {self._arena.names[written[0]]} between two steps; 0/1 Adam goes on from the weights "
+                "of the last sync and would undo it: load the model's state before the optimizer's"
+            )
+
+    def _unscale(self) -> bool:
+        """For a GradScaler: divides by its scale and tells whether all ranks must skip."""
+        found = getattr(self, "found_inf", None)
+        if found is None:
+            return False
+        if self._begun:
+            raise InvalidArgument(
+                "a GradScaler is used after steps without one, and an exchange has started: set "
+                "optimizer.overlap = False before training"
+            )
+        self._overlap.disturbed()  # the next gradients are scaled too
+        bad = torch.tensor([float(found)])
+        if self._group is not None:
+            bad = self._group.gather(bad).max()
+        if bool(bad > 0):
+            return True
+        scale = getattr(self, "grad_scale", None)
+        if scale is not None:
+            self._arena.gradient.mul_(1.0 / float(scale))
+        return False
+
+    def _refuse_averaged(self) -> None:
+        """Gradients that are equal on all ranks were averaged by somebody else, or all ranks see the same data."""
+        self._refuse_loneliness()
+        if self._group is None:
+            return
+        gradient = self._arena.gradient
+        mine = [_core.hash64(gradient) & (2**62 - 1), int(bool(gradient.any()))]
+        every = self._group.gather(torch.tensor(mine))
+        if bool((every == every[0]).all()) and bool(every[0, 1]):
+            raise InvalidArgument(
+                "gradients are equal on all ranks before the first exchange: DistributedDataParallel has averaged them "
+                "(hand it over with laconic.ddp(model, optimizer)), or every rank has the same data"
+            )
+
+    def _refuse_loneliness(self) -> None:
+        if self._before_groups and _initialised() and dist.get_world_size() > 1:
+            raise InvalidArgument(
+                f"the optimizer was made before init_process_group and knows nothing of the {dist.get_world_size()} "
+                "ranks: make it afterwards"
+            )
+
+    # Under DistributedDataParallel gradients come bucket by bucket, and it writes them back when backward ends.
+
+    def _take_over(self, index: dict[int, int]) -> None:
+        self._refuse_loneliness()
+        self._index_of = index
+        self._arena.attach = False
+        self._overlap.remove()
+        self._settling = False
+
+    def _bucket_came(self, parameters: list) -> None:
+        if not self._settling:
+            self._settling = True
+            engine = torch.autograd.Variable._execution_engine
+            here = weakref.ref(self)
+            # Queued twice, so as to come after DDP's own callback.
+            engine.queue_callback(lambda: engine.queue_callback(lambda: here()._settle()))
+        for parameter in parameters:
+            i = self._index_of.get(id(parameter))
+            if i is not None:
+                self._overlap.gradient_came(i)
+
+    def _settle(self) -> None:
+        self._settling = False
+        self._overlap.note_again()
+
+    @property
+    def overlap(self) -> bool:
+        """Whether the exchange may start while backward is running; set it between steps."""
+        return self._overlap.wanted
+
+    @overlap.setter
+    def overlap(self, wanted: bool) -> None:
+        self._wants_overlap = bool(wanted)
+        self._overlap.wanted = self._may_overlap()
+
+    # State.
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of this rank's state, residuals and counters included: each rank saves and loads its own."""
+        return state.of_rank(self)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes on exactly where this rank's state_dict() was taken, or from what laconic.consolidate() put together."""
+        state.load(self, state_dict)
+
+    # What is more than a torch optimizer's.
+
+    def synchronize(self) -> None:
+        """After it the weights are byte-equal on all ranks. Collective; costs nothing right after a sync."""
+        self._core.synchronize()
+        self._arena.publish()
+
+    @contextmanager
+    def synced(self):
+        """While inside, the model has the weights of the last sync, equal on all ranks: for evaluation and saving."""
+        arena = self._arena
+        own = arena.weights.clone()
+        self._core.synced_weights(arena.weights)
+        arena.publish()
+        try:
+            yield
+        finally:
+            arena.weights.copy_(own)
+            arena.publish()
+
+    def stats(self) -> dict[str, Any]:
+        """What the last step was, and totals: kinds of steps, bytes sent by this rank, bits a parameter a step."""
+        stats = self._core.stats()
+        totals = self._core.totals()
+        totals["skipped"] += self._skipped
+        stats["totals"] = totals
+        ranks = self._transport.size
+        sent = totals["bytes_sent"] * 8 / (self._arena.elements * max(1, totals["steps"]))
+        stats["bits_per_parameter_per_step"] = sent / (2 * (ranks - 1) / ranks) if ranks > 1 else 0.0
+        stats["ranks"] = ranks
+        stats["parameters"] = self._arena.elements
+        return stats
+
+    def describe(self) -> str:
+        """What really runs: algorithm, coding, ranks, transport."""
+        where = "alone" if self._group is None else f"over torch.distributed ({self._group.backend})"
+        hands = "" if self._arena.attach else ", in place of DistributedDataParallel's all-reduce"
+        return f"{self._core.describe()}, {where}{hands}"
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}\n[{self.describe()}]" if self._core is not None else super().__repr__()
+
+
+def _initialised() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+def _begin_count(ends: tuple[int, int]) -> tuple[int, int]:
+    return ends[0], ends[1] - ends[0]

@@ -1,0 +1,302 @@
+"""State of optimizers: of each rank, put together for another number of ranks, and for torch.distributed.checkpoint."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from . import _core
+from .errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from .optimizer import Optimizer
+
+# Options that may differ between the run that saved and the one that resumes.
+_FREE = {"total_steps", "threads", "shadow_every", "verify_every"}
+# What a group has from its construction; FIXED is part of the configuration, which was compared.
+_KEPT = {"params", "param_names", "compress", "betas", "momentum", "beta", "eps"}
+_WEIGHTS = "weights"
+_APART = ("mean", "owned")  # how state lies over the ranks, where each has its own
+_RANK = re.compile(r"(?:^|\.)(rank(\d+)/.*)$")
+
+
+class _Part:
+    """One named piece of the core's state; `values` is its memory."""
+
+    def __init__(self, name: str, spread: str, begin: int, values: Tensor) -> None:
+        self.name, self.spread, self.begin, self.values = name, spread, begin, values
+
+
+def _parts(optimizer: Optimizer) -> list[_Part]:
+    pieces = optimizer._core.state()
+    return [_Part(name, spread, begin, torch.from_dlpack(values)) for name, spread, begin, values in pieces]
+
+
+def _groups(optimizer: Optimizer) -> list[dict]:
+    return torch.optim.Optimizer.state_dict(optimizer)["param_groups"]
+
+
+def _header(optimizer: Optimizer) -> dict[str, Any]:
+    return {
+        "config": optimizer._core.config(),
+        "rank": optimizer._transport.rank,
+        "ranks": optimizer._transport.size,
+        "shapes": [tuple(p.shape) for p in optimizer._arena.parameters],
+    }
+
+
+def of_rank(optimizer: Optimizer) -> dict[str, Any]:
+    tensors = {part.name: part.values for part in _parts(optimizer)}
+    if _keeps_weights(optimizer, tensors):
+        tensors[_WEIGHTS] = optimizer._arena.weights
+    return {"state": tensors, "param_groups": _groups(optimizer), "laconic": _header(optimizer)}
+
+
+def _keeps_weights(optimizer: Optimizer, tensors: dict[str, Tensor]) -> bool:
+    """Where the model's own state_dict does not tell this rank's weights: between syncs, and with masters."""
+    masters = any(p.dtype != torch.float32 for p in optimizer._arena.parameters)
+    synced = [tensors[name] for name in tensors if name.endswith("/x_sync")]
+    return masters or bool(synced) and not torch.equal(torch.cat(synced), optimizer._arena.weights)
+
+
+def load(optimizer: Optimizer, saved: dict[str, Any]) -> None:
+    _check(optimizer, saved)
+    header, tensors = saved["laconic"], saved["state"]
+    whole = header.get("consolidated", False)
+    same_rank = header["rank"] == optimizer._transport.rank and header["ranks"] == optimizer._transport.size
+    if not whole and not same_rank:
+        raise InvalidArgument(
+            f"this state is of rank {header['rank']} of {header['ranks']}, here is rank {optimizer._transport.rank} of "
+            f"{optimizer._transport.size}: each rank loads its own; for another number of ranks save "
+            "laconic.consolidate(optimizer)"
+        )
+    parts = _parts(optimizer)
+    taken = [part for part in parts if not whole or part.spread not in _APART]
+    _check_tensors(taken, tensors)
+    for part in taken:
+        part.values.copy_(tensors[part.name])
+    _load_weights(optimizer, tensors, parts)
+    if whole:
+        for bucket in range(len(optimizer._core.buckets)):
+            prefix = f"bucket{bucket}/"
+            names = [name for name in header["whole"] if name.startswith(prefix)]
+            optimizer._core.redistribute(bucket, {name[len(prefix) :]: tensors[name] for name in names})
+    finish_load(optimizer, saved["param_groups"])
+
+
+def finish_load(optimizer: Optimizer, groups: list[dict] | None) -> None:
+    optimizer._core.restored()
+    optimizer._first = optimizer._core.stats()["step"] == 0
+    optimizer._arena.publish()
+    for group, saved in zip(optimizer.param_groups, groups or []):
+        group.update({name: value for name, value in saved.items() if name in group and name not in _KEPT})
+
+
+def _load_weights(optimizer: Optimizer, tensors: dict[str, Tensor], parts: list[_Part]) -> None:
+    weights = optimizer._arena.weights
+    if _WEIGHTS in tensors:
+        weights.copy_(tensors[_WEIGHTS])
+    elif any(part.name.endswith("/x_sync") for part in parts):
+        torch.cat([part.values for part in parts if part.name.endswith("/x_sync")], out=weights)
+    else:
+        optimizer._arena.take_home(started=False)
+        optimizer._arena.read_back(optimizer._arena.written())
+
+
+def _check(optimizer: Optimizer, saved: dict[str, Any]) -> None:
+    """Another model or configuration is an error, and nothing is changed."""
+    if "laconic" not in saved:
+        raise InvalidArgument("this is no state of a laconic optimizer: it has no entry `laconic`")
+    header, here = saved["laconic"], _header(optimizer)
+    shapes, mine = [tuple(shape) for shape in header["shapes"]], here["shapes"]
+    if len(shapes) != len(mine):
+        raise InvalidArgument(f"the state is of {len(shapes)} parameters, this optimizer has {len(mine)}")
+    for i, (there, own) in enumerate(zip(shapes, mine)):
+        if there != own:
+            raise InvalidArgument(f"{optimizer._arena.names[i]} is {there} in the state and {own} here")
+    if len(saved["param_groups"]) != len(optimizer.param_groups):
+        counts = f"{len(saved['param_groups'])} groups, this optimizer {len(optimizer.param_groups)}"
+        raise InvalidArgument(f"the state has {counts}")
+    other_ranks = header["ranks"] != here["ranks"]
+    for field, value in here["config"].items():
+        there = header["config"].get(field)
+        if there != value and field not in _FREE and not (field == "ranks_per_node" and other_ranks):
+            raise InvalidArgument(f"{field} is {there} in the state and {value} here: it would compute something else")
+
+
+def _check_tensors(parts: list[_Part], tensors: dict[str, Tensor]) -> None:
+    for part in parts:
+        if part.name not in tensors:
+            raise InvalidArgument(f"the state has no `{part.name}`")
+        if tensors[part.name].shape != part.values.shape:
+            shapes = f"{tuple(tensors[part.name].shape)} in the state and {tuple(part.values.shape)} here"
+            raise InvalidArgument(f"`{part.name}` is {shapes}")
+
+
+def consolidate(optimizer: Optimizer) -> dict[str, Any]:
+    """One state for all ranks, which any number of ranks can load; the same on every rank. Collective.
+
+    What ranks hold for themselves is averaged or put together and finds its place when it is loaded, so nothing is
+    lost, but the run does not go on bit for bit: for that each rank saves its own state_dict().
+
+    >>> import torch, laconic
+    >>> weight = torch.nn.Parameter(torch.zeros(10))
+    >>> optimizer = laconic.OneBitAdam([weight], lr=0.1, freeze_step=2)
+    >>> optimizer.load_state_dict(laconic.consolidate(optimizer))
+    """
+    tensors, whole = {}, []
+    lengths = _lengths(optimizer)
+    for part in _parts(optimizer):
+        if part.spread not in _APART:
+            tensors[part.name] = part.values.clone()
+        else:
+            tensors[part.name] = _together(_every(optimizer, part), part.spread, lengths[_bucket_of(part.name)])
+            whole.append(part.name)
+    synced = torch.empty_like(optimizer._arena.weights)
+    optimizer._core.synced_weights(synced)
+    tensors[_WEIGHTS] = synced
+    header = _header(optimizer) | {"consolidated": True, "whole": whole, "rank": 0}
+    return {"state": tensors, "param_groups": _groups(optimizer), "laconic": header}
+
+
+def _lengths(optimizer: Optimizer) -> list[int]:
+    return [count for _, count in optimizer._core.buckets]
+
+
+def _bucket_of(name: str) -> int:
+    return int(name.split("/")[0].removeprefix("bucket"))
+
+
+def _every(optimizer: Optimizer, part: _Part) -> list[tuple[int, Tensor]]:
+    """(begin, values) of each rank, in the order of ranks."""
+    if optimizer._group is None:
+        return [(part.begin, part.values)]
+    places = optimizer._group.gather(torch.tensor([part.begin, part.values.numel()])).tolist()
+    longest = max(count for _, count in places)
+    padded = torch.zeros(longest)
+    padded[: part.values.numel()] = part.values
+    rows = optimizer._group.gather(padded)
+    return [(begin, row[:count]) for (begin, count), row in zip(places, rows)]
+
+
+def _together(every: list[tuple[int, Tensor]], spread: str, length: int) -> Tensor:
+    """Means over the ranks that hold an element, summed in the order of ranks; what is owned lies side by side."""
+    total, holders = torch.zeros(length), torch.zeros(length)
+    for begin, values in every:
+        end = begin + values.numel()
+        total[begin:end] += values
+        holders[begin:end] += 1
+    return total * (1 / holders.clamp(min=1).double()).float() if spread == "mean" else total
+
+
+class Sharded:
+    """An optimizer's state for torch.distributed.checkpoint, saved by all ranks and loaded by any number of them.
+
+    With the same ranks a resume is exact; with others each part of the state is put in its place, as
+    laconic.consolidate does. `saved_in` names the checkpoint that is to be loaded.
+
+        dcp.save({"model": model.state_dict(), "optimizer": laconic.Sharded(optimizer)}, checkpoint_id=path)
+        dcp.load({"optimizer": laconic.Sharded(optimizer, saved_in=path)}, checkpoint_id=path)
+
+    >>> import torch, laconic
+    >>> optimizer = laconic.SGD([torch.nn.Parameter(torch.zeros(10))], lr=0.1)
+    >>> sorted(laconic.Sharded(optimizer).state_dict())
+    ['rank0/bucket0/m', 'rank0/counters', 'rank0/header', 'rank0/weights']
+    """
+
+    def __init__(self, optimizer: Optimizer, saved_in: Any = None) -> None:
+        self._optimizer = optimizer
+        self._saved_in = saved_in
+
+    def state_dict(self) -> dict[str, Any]:
+        if self._saved_in is not None:
+            return self._asked()
+        optimizer, parts = self._optimizer, _parts(self._optimizer)
+        places = {part.name: (part.spread, part.begin) for part in parts}
+        header = _header(optimizer) | {"places": places, "param_groups": _groups(optimizer)}
+        tensors = {part.name: part.values for part in parts}
+        tensors |= {_WEIGHTS: optimizer._arena.weights, "header": _packed(header)}
+        return {f"rank{optimizer._transport.rank}/{name}": tensor for name, tensor in tensors.items()}
+
+    def _asked(self) -> dict[str, Any]:
+        """Empty places for what this rank must read: its own part, or those of all ranks that saved."""
+        from torch.distributed.checkpoint import FileSystemReader
+
+        known = FileSystemReader(self._saved_in).read_metadata().state_dict_metadata
+        found = {match[1]: (int(match[2]), about) for key, about in known.items() if (match := _RANK.search(key))}
+        own, size = self._optimizer._transport.rank, self._optimizer._transport.size
+        exact = len({rank for rank, _ in found.values()}) == size
+        return {
+            key: torch.empty(about.size, dtype=about.properties.dtype)
+            for key, (rank, about) in found.items()
+            if rank == own or not exact
+        }
+
+    def load_state_dict(self, read: dict[str, Any]) -> None:
+        ranks: dict[int, dict[str, Tensor]] = {}
+        for key, tensor in read.items():
+            rank, name = key.removeprefix("rank").split("/", 1)
+            ranks.setdefault(int(rank), {})[name] = tensor
+        if not ranks:
+            raise InvalidArgument("the checkpoint holds no state of a laconic optimizer")
+        headers = {rank: _unpacked(tensors.pop("header")) for rank, tensors in ranks.items()}
+        first = headers[min(headers)]
+        if first["ranks"] == self._optimizer._transport.size:
+            [tensors] = ranks.values()
+        else:
+            tensors = self._put_together(ranks, headers)
+            first |= {"consolidated": True, "whole": [n for n, (spread, _) in first["places"].items() if spread in _APART]}
+        load(self._optimizer, {"state": tensors, "param_groups": first["param_groups"], "laconic": first})
+
+    def _put_together(self, ranks: dict[int, dict[str, Tensor]], headers: dict[int, dict]) -> dict[str, Tensor]:
+        lengths = _lengths(self._optimizer)
+        tensors = dict(ranks[0])
+        for name, (spread, _) in headers[0]["places"].items():
+            if spread in _APART:
+                every = [(headers[rank]["places"][name][1], ranks[rank][name]) for rank in sorted(ranks)]
+                tensors[name] = _together(every, spread, lengths[_bucket_of(name)])
+        synced = [tensor for name, tensor in tensors.items() if name.endswith("/x_sync")]
+        if synced:
+            tensors[_WEIGHTS] = torch.cat(synced)
+        return tensors
+
+
+def _packed(header: dict[str, Any]) -> Tensor:
+    file = io.BytesIO()
+    torch.save(header, file)
+    return torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8)
+
+
+def _unpacked(header: Tensor) -> dict[str, Any]:
+    return torch.load(io.BytesIO(header.numpy().tobytes()), weights_only=True)
+
+
+def save(path: Any, optimizer: Optimizer, extra: dict[str, str] | None = None) -> None:
+    """Writes a checkpoint folder that all ranks share, weights included; the one before stays until it is whole.
+
+    The same files as the C++ library's, in safetensors format. Collective.
+
+    >>> import tempfile, torch, laconic
+    >>> optimizer = laconic.SGD([torch.nn.Parameter(torch.ones(10))], lr=0.1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     laconic.save(folder + "/checkpoint", optimizer, {"epoch": "3"})
+    ...     laconic.resume(folder + "/checkpoint", optimizer)
+    {'epoch': '3'}
+    """
+    _core.save_checkpoint(str(path), optimizer._core, dict(extra or {}))
+
+
+def resume(path: Any, optimizer: Optimizer) -> dict[str, str]:
+    """Loads what save() wrote, with the same ranks exactly, with others as consolidate() does; returns `extra`.
+
+    >>> import laconic
+    >>> laconic.resume.__name__
+    'resume'
+    """
+    _core.load_checkpoint(str(path), optimizer._core)
+    finish_load(optimizer, None)
+    return _core.checkpoint_extra(str(path))

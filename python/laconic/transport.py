@@ -1,0 +1,216 @@
+"""The bytes of other ranks, over torch.distributed."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import threading
+import time
+from collections import Counter, deque
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+from . import _core, environment
+from .errors import Error, InvalidArgument, RankMissing
+
+ALL_TO_ALL, ALL_GATHER, BROADCAST = range(3)
+
+_DEFAULT_TIMEOUT = timedelta(minutes=5)
+_LOOK = timedelta(seconds=1)  # how long a wait goes on before it looks whether others gave up
+_GRACE = 5.0  # seconds that the others have to say that they are alive
+
+_opened: Counter = Counter()
+
+
+class Group:
+    """One rank's end of a process group of laconic's own, so that the user's collectives cannot come between.
+
+    Every rank posts the same exchanges in the same order; one thread at a time. Construction is collective over the
+    ranks of `parent`.
+    """
+
+    def __init__(self, ranks: list[int], timeout: timedelta, backend: str = "gloo", label: str = "") -> None:
+        self.ranks = ranks
+        self.rank = ranks.index(dist.get_rank())
+        self.size = len(ranks)
+        self.host = environment.node()
+        self.timeout = timeout
+        self.backend = backend
+        # Groups are made in the same order by all of their ranks, so this names each for good: names of
+        # torch.distributed.new_group come again after a group was destroyed, and with them its dead addresses.
+        key = (label, tuple(ranks))
+        _opened[key] += 1
+        self.name = f"laconic/{label}{'-'.join(map(str, ranks))}/{_opened[key]}"
+        self._store = dist.PrefixStore(self.name, c10d._get_default_store())
+        self._group = self._open()
+        self._sent: dict[tuple[int, int], torch.Tensor] = {}
+        self._free: dict[int, list[torch.Tensor]] = {}
+        self._flight: deque = deque()
+        self._arrived: torch.Tensor | None = None
+        self._splits = itertools.count()
+        self._closed = threading.Event()
+
+    def _open(self):
+        if self.backend == "gloo":
+            return dist.ProcessGroupGloo(self._store, self.rank, self.size, self.timeout)
+        return dist.new_group(self.ranks, self.timeout, self.backend, use_local_synchronization=True)
+
+    # What the core calls.
+
+    def post(self, kind: int, root: int, address: int, size: int) -> None:
+        given = self._view(address, size)
+        if kind == BROADCAST:
+            out = given if self.rank == root else self._take(size)
+            work = self._group.broadcast([out], _root_of(root)) if size else None
+            self._flight.append((work, out, None, self.rank == root))
+            return
+        out = self._take(size if kind == ALL_TO_ALL else size * self.size)
+        if kind == ALL_GATHER and size:  # in one hop: Gloo's own goes round a ring, copying
+            given = self._take(out.numel()).view(self.size, size).copy_(given).view(-1)
+        work = self._group.alltoall_base(out, given, [], [], c10d.AllToAllOptions()) if size else None
+        copy = given if kind == ALL_GATHER and size else None
+        self._flight.append((work, out, copy, False))
+
+    def arrive(self) -> tuple[int, int]:
+        work, out, copy, own = self._flight.popleft()
+        if work is not None:
+            self._wait(work)
+        self._give_back(copy)
+        self._give_back(self._arrived)
+        self._arrived = None if own else out
+        return out.data_ptr(), out.numel() // self.size
+
+    def split(self, color: int) -> Group:
+        colors = self.gather(torch.tensor([color]))[:, 0].tolist()
+        ranks = [rank for rank, other in zip(self.ranks, colors) if other == color]
+        return Group(ranks, self.timeout, self.backend, f"{self.name}/split{next(self._splits)}/")
+
+    # What the package itself says to the others.
+
+    def gather(self, mine: torch.Tensor) -> torch.Tensor:
+        """Every rank's row; `mine` has the same shape everywhere."""
+        out = mine.new_empty((self.size, *mine.shape))
+        flat = mine.contiguous().reshape(-1).view(torch.uint8)
+        self._wait(self._group._allgather_base(out.view(-1).view(torch.uint8), flat, c10d.AllgatherOptions()))
+        return out
+
+    def gather_bytes(self, mine: bytes) -> list[bytes]:
+        """Every rank's, of any length."""
+        lengths = self.gather(torch.tensor([len(mine)]))[:, 0].tolist()
+        padded = torch.zeros(max([1, *lengths]), dtype=torch.uint8)
+        if mine:
+            padded[: len(mine)] = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
+        return [bytes(row[:length].tolist()) for row, length in zip(self.gather(padded), lengths)]
+
+    def close(self) -> None:
+        """Lets go of the process group; whoever waits in it gives up."""
+        self._closed.set()
+        if self._flight and hasattr(self._group, "abort"):  # its destructor would wait for the others
+            self._group.abort()
+        self._flight.clear()
+        self._group = None
+
+    def _view(self, address: int, size: int) -> torch.Tensor:
+        """The caller's memory as a tensor; messages are written to few places, again and again."""
+        known = self._sent.get((address, size))
+        if known is None:
+            if len(self._sent) >= 1024:
+                self._sent.clear()
+            memory = (ctypes.c_uint8 * size).from_address(address) if size else bytearray(1)
+            known = self._sent[address, size] = torch.frombuffer(memory, dtype=torch.uint8)[:size]
+        return known
+
+    def _take(self, size: int) -> torch.Tensor:
+        free = self._free.get(size)
+        return free.pop() if free else torch.empty(size, dtype=torch.uint8)
+
+    def _give_back(self, tensor: torch.Tensor | None) -> None:
+        if tensor is not None:
+            self._free.setdefault(tensor.numel(), []).append(tensor)
+
+    def _wait(self, work) -> None:
+        deadline = time.monotonic() + self.timeout.total_seconds()
+        while True:
+            try:
+                work.wait(_LOOK)
+                return
+            except RuntimeError as error:
+                if work.is_completed() or time.monotonic() > deadline or self._others_gave_up():
+                    raise self._diagnosis(error) from error
+                if self._closed.is_set():
+                    raise Error("transport", "the optimizer was dropped in the middle of an exchange") from None
+
+    def _others_gave_up(self) -> bool:
+        try:
+            return self._store.check(["failed"])
+        except RuntimeError:
+            return True
+
+    def _diagnosis(self, error: RuntimeError) -> Error:
+        """Who is missing: every rank that still lives says so in the store when an exchange fails."""
+        missing = [rank for rank in range(self.size) if rank != self.rank]
+        until = time.monotonic() + _GRACE
+        try:
+            self._store.set("failed", "1")
+            self._store.set(f"alive/{self.rank}", "1")
+            while missing and time.monotonic() < until:
+                missing = [rank for rank in missing if not self._store.check([f"alive/{rank}"])]
+                if missing:
+                    time.sleep(0.05)
+        except RuntimeError:  # the store went with the process that held it: rank 0, unless torchrun's agent does
+            missing = [0] if self.rank != 0 else missing
+        first = str(error).splitlines()[0]
+        if not missing:
+            return Error("transport", f"an exchange failed although every rank is there: {first}")
+        ranks = " and ".join(str(self.ranks[rank]) for rank in missing)
+        noun = "rank" if len(missing) == 1 else "ranks"
+        took = f"died, left or did not arrive within {self.timeout.total_seconds():g} s"
+        return RankMissing(f"{noun} {ranks} {took}: see the end of its output ({first})")
+
+
+def _root_of(root: int):
+    options = c10d.BroadcastOptions()
+    options.rootRank, options.rootTensor = root, 0
+    return options
+
+
+def cpu_backend(parent) -> str:
+    """The backend that moves bytes of the CPU's memory: the group's own, or Gloo beside one that cannot."""
+    try:
+        name = parent._get_backend(torch.device("cpu")).name()
+    except RuntimeError:
+        name = "gloo"
+    return name.lower()
+
+
+def _timeout_of(parent) -> timedelta:
+    try:
+        return parent._get_backend(torch.device("cpu")).options._timeout
+    except (RuntimeError, AttributeError):
+        return _DEFAULT_TIMEOUT
+
+
+def connect(process_group=None, timeout: timedelta | None = None) -> tuple[_core.Transport, Group | None]:
+    """The transport for a process group (the default one when None), and its Python side; a world of one has none.
+
+    Collective over the ranks of the group.
+    """
+    if not dist.is_available() or not dist.is_initialized():
+        if process_group is not None:
+            raise InvalidArgument("process_group was given and torch.distributed is not initialised")
+        return _core.alone(), None
+    parent = process_group if process_group is not None else dist.group.WORLD
+    try:
+        ranks = dist.get_process_group_ranks(parent)
+    except (KeyError, ValueError, RuntimeError, TypeError, AttributeError) as error:
+        raise InvalidArgument(f"process_group is no group of this process ({error}): make it with new_group") from None
+    if dist.get_rank() not in ranks:
+        text = f"rank {dist.get_rank()} is not in process_group, which has ranks {ranks}"
+        raise InvalidArgument(f"{text}: make the optimizer on those ranks only")
+    if len(ranks) == 1:
+        return _core.alone(), None
+    group = Group(list(ranks), timeout or _timeout_of(parent), cpu_backend(parent))
+    return _core.PythonTransport(group), group

@@ -1,0 +1,190 @@
+#include "python/optimizer.h"
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "laconic/checkpoint/checkpoint.h"
+#include "laconic/core/error.h"
+#include "laconic/optim/optimizer.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace laconic::python {
+namespace {
+
+using Options = std::map<std::string, std::string>;
+using GroupTuple = std::tuple<std::string, std::size_t, bool>;         // name, elements, compress
+using RangeTuple = std::tuple<std::string, std::size_t, std::size_t>;  // name, begin, count
+
+// An optimizer and the memory that it works on.
+class Handle {
+ public:
+  Handle(const Options& options, Floats weights, Floats gradient,
+         const std::vector<GroupTuple>& groups, const std::vector<RangeTuple>& ranges,
+         Transport& transport)
+      : weights_(std::move(weights)), gradient_(std::move(gradient)) {
+    OptimizerConfig config;
+    for (const auto& [field, value] : options) set(config, field, value);
+    Model model{.weights = span_of(weights_), .gradient = span_of(gradient_)};
+    for (const auto& [name, elements, compress] : groups)
+      model.groups.push_back({.name = name, .elements = elements, .compress = compress});
+    for (const auto& [name, begin, count] : ranges) model.ranges.push_back({name, begin, count});
+    nb::gil_scoped_release unlocked;
+    optimizer_ = make_optimizer(config, model, transport);
+  }
+  // Its thread may be waiting for the lock, and what it splits takes it.
+  ~Handle() {
+    nb::gil_scoped_release unlocked;
+    optimizer_.reset();
+  }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  Optimizer& operator*() const noexcept { return *optimizer_; }
+  Optimizer* operator->() const noexcept { return optimizer_.get(); }
+
+ private:
+  Floats weights_, gradient_;
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+void begin(Handle& self, const std::vector<std::pair<double, double>>& groups) {
+  std::vector<GroupStep> steps;
+  for (const auto& [lr, weight_decay] : groups) steps.push_back({lr, weight_decay});
+  nb::gil_scoped_release unlocked;
+  self->begin(steps);
+}
+
+template <typename T>
+nb::object view(std::span<T> values, nb::handle owner) {
+  return nb::cast(nb::ndarray<T, nb::ndim<1>>(values.data(), {values.size()}, owner));
+}
+
+// (name, spread, begin, values); values are the optimizer's own memory.
+nb::list state(nb::object self) {
+  static constexpr const char* kSpreads[] = {"same", "mean", "owned", "scalar"};
+  nb::list all;
+  Handle& handle = nb::cast<Handle&>(self);
+  std::vector<State> states;
+  {
+    nb::gil_scoped_release unlocked;
+    states = handle->state();
+  }
+  for (const State& one : states)
+    all.append(nb::make_tuple(
+        one.name, kSpreads[static_cast<std::size_t>(one.spread)], one.begin,
+        one.spread == Spread::kScalar ? view(one.scalars, self) : view(one.values, self)));
+  return all;
+}
+
+nb::dict stats(const Handle& self) {
+  const StepStats& stats = self->stats();
+  nb::list shadow;
+  for (const Gauge& gauge : stats.shadow) {
+    nb::dict one;
+    one["name"] = gauge.name;
+    one["cosine"] = gauge.cosine;
+    one["sign_agreement"] = gauge.sign_agreement;
+    one["relative_error"] = gauge.relative_error;
+    shadow.append(one);
+  }
+  nb::dict all;
+  all["step"] = stats.step;
+  all["kind"] = stats.kind;
+  all["bytes_inside"] = stats.bytes_inside;
+  all["bytes_between"] = stats.bytes_between;
+  all["bad_blocks"] = stats.bad_blocks;
+  all["grad_norm"] = stats.grad_norm;
+  all["residual_ratio"] = stats.residual_ratio;
+  all["shadow"] = shadow;
+  return all;
+}
+
+nb::dict totals(const Handle& self) {
+  const Totals& totals = self->totals();
+  nb::dict all;
+  all["steps"] = totals.steps;
+  all["dense"] = totals.dense;
+  all["coded"] = totals.coded;
+  all["silent"] = totals.silent;
+  all["skipped"] = totals.skipped;
+  all["rounds"] = totals.rounds();
+  all["bytes_sent"] = totals.bytes;
+  all["bytes_inside"] = totals.bytes_inside;
+  all["bytes_between"] = totals.bytes_between;
+  all["bad_blocks"] = totals.bad_blocks;
+  return all;
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> buckets(const Handle& self) {
+  std::vector<std::pair<std::size_t, std::size_t>> all;
+  for (int b = 0; b < self->buckets(); ++b) {
+    const NamedRange range = self->bucket(b);
+    all.emplace_back(range.begin, range.count);
+  }
+  return all;
+}
+
+void redistribute(Handle& self, int bucket, const std::map<std::string, Floats>& whole) {
+  std::map<std::string, std::vector<float>> copies;
+  for (const auto& [name, values] : whole)
+    copies[name].assign(values.data(), values.data() + values.size());
+  self->redistribute(bucket, copies);
+}
+
+void bind_checkpoints(nb::module_& module) {
+  using Release = nb::call_guard<nb::gil_scoped_release>;
+  module.def(
+      "save_checkpoint",
+      [](const std::string& path, Handle& optimizer, const Options& extra) {
+        save_checkpoint(path, *optimizer, extra);
+      },
+      "path"_a, "optimizer"_a, "extra"_a, Release());
+  module.def(
+      "load_checkpoint",
+      [](const std::string& path, Handle& optimizer) {
+        return load_checkpoint(path, *optimizer) == Resume::kExact;
+      },
+      "path"_a, "optimizer"_a, Release());
+  module.def(
+      "checkpoint_extra", [](const std::string& path) { return read_manifest(path).extra; },
+      "path"_a, Release());
+}
+
+}  // namespace
+
+void bind_optimizer(nb::module_& module) {
+  using Release = nb::call_guard<nb::gil_scoped_release>;
+  nb::class_<Handle>(module, "Optimizer")
+      .def(nb::init<const Options&, Floats, Floats, const std::vector<GroupTuple>&,
+                    const std::vector<RangeTuple>&, Transport&>(),
+           nb::arg("options"), nb::arg("weights").noconvert(), nb::arg("gradient").noconvert(),
+           nb::arg("groups"), nb::arg("ranges"), nb::arg("transport"), nb::keep_alive<1, 7>())
+      .def("begin", &begin, "groups"_a)
+      .def(
+          "ready", [](Handle& self, int bucket) { self->ready(bucket); }, "bucket"_a, Release())
+      .def(
+          "step", [](Handle& self) { self->step(); }, Release())
+      .def(
+          "synchronize", [](Handle& self) { self->synchronize(); }, Release())
+      .def(
+          "synced_weights",
+          [](const Handle& self, Floats out) { self->synced_weights(span_of(out)); },
+          nb::arg("out").noconvert(), Release())
+      .def_prop_ro("buckets", &buckets)
+      .def("redistribute", &redistribute, nb::arg("bucket"), nb::arg("whole").noconvert())
+      .def(
+          "restored", [](Handle& self) { self->restored(); }, Release())
+      .def("stats", &stats)
+      .def("totals", &totals)
+      .def("describe", [](const Handle& self) { return self->describe(); })
+      .def("config", [](const Handle& self) { return to_text(self->config()); })
+      .def("state", &state);
+  bind_checkpoints(module);
+}
+
+}  // namespace laconic::python

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <span>
+
+namespace laconic::python {
+
+// Arrays are taken as they are: of another type, strided or on another device they are refused,
+// never copied, since the caller's memory is what must change.
+using Floats =
+    nanobind::ndarray<float, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
+
+inline std::span<float> span_of(const Floats& array) { return {array.data(), array.size()}; }
+
+void bind_means(nanobind::module_& module);
+void bind_optimizer(nanobind::module_& module);
+
+}  // namespace laconic::python

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <vector>
+
+#include "laconic/transport/transport.h"
+
+namespace laconic::python {
+
+// A Transport whose bytes are moved by a Python object, laconic.transport.Group: rank, size and
+// host; post(kind, root, address, bytes), arrive() -> (address, bytes from block to block),
+// split(color). Any thread may call; the interpreter's lock is taken for each call only. What
+// Python raises becomes laconic::Error with the code that the exception carries, else kTransport.
+class PythonTransport final : public Transport {
+ public:
+  explicit PythonTransport(nanobind::object group);
+  ~PythonTransport() override;
+  PythonTransport(const PythonTransport&) = delete;
+  PythonTransport& operator=(const PythonTransport&) = delete;
+
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return static_cast<int>(blocks_.size()); }
+  std::uint64_t host() const noexcept override { return host_; }
+  // A call through Python and Gloo's threads costs some 100 us.
+  int useful_slices() const noexcept override { return 8; }
+  void post(const Exchange& exchange, std::span<const std::byte> in) override;
+  Blocks arrive() override;
+  void retire() override;
+  std::unique_ptr<Transport> split(int color) override;
+
+ private:
+  nanobind::object group_, post_, arrive_;
+  int rank_;
+  std::uint64_t host_;
+  std::vector<const std::byte*> blocks_;
+  std::vector<std::size_t> in_flight_;  // bytes of a block, a ring
+  std::uint64_t posted_ = 0, arrived_ = 0, retired_ = 0;
+};
+
+}  // namespace laconic::python

@@ -1,0 +1,128 @@
+#include "app/training/run_config.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "laconic/core/error.h"
+#include "tests/checkpoint/scratch.h"
+#include "tests/support/refusal.h"
+
+namespace laconic::app {
+namespace {
+
+using testing::refusal_of;
+using testing::says;
+
+RunConfig with(std::initializer_list<Assignment> assignments) {
+  RunConfig config;
+  for (const Assignment& one : assignments) assign(config, one);
+  return config;
+}
+
+std::filesystem::path file(const testing::Scratch& scratch, const std::string& text) {
+  std::ofstream(scratch / "run.toml") << text;
+  return scratch / "run.toml";
+}
+
+TEST(RunConfig, IsReadFromToml) {
+  const testing::Scratch scratch;
+  RunConfig config;
+  for (const auto& one :
+       read_toml(file(scratch,
+                      "[run]\ntask = \"text\"\nmodel = \"gpt2-mini\"\nsteps = 50\nlr = 0.004\n"
+                      "tensorboard = true\n[optimizer]\nmax_interval = 8\nexchange = \"count\"\n")))
+    assign(config, one);
+  EXPECT_EQ(config.data.task, "text");
+  EXPECT_EQ(config.model.name, "gpt2-mini");
+  EXPECT_EQ(config.steps, 50);
+  EXPECT_EQ(config.lr, 0.004);
+  EXPECT_TRUE(config.tensorboard);
+  EXPECT_EQ(config.optimizer.max_interval, 8);
+  EXPECT_EQ(config.optimizer.exchange, RandomForm::kCount);
+}
+
+TEST(RunConfig, TomlErrorsNameFileAndLine) {
+  const testing::Scratch scratch;
+  EXPECT_TRUE(
+      says(refusal_of([&] { read_toml(file(scratch, "[run]\nsteps = = 5\n")); }), {"run.toml:2"}));
+  EXPECT_TRUE(says(refusal_of([&] { read_toml(file(scratch, "steps = 5\n")); }), {"[run]"}));
+  EXPECT_TRUE(
+      says(refusal_of([&] { read_toml(file(scratch, "[run]\nsteps = [1]\n")); }), {"run.steps"}));
+  EXPECT_THROW(read_toml(scratch / "none.toml"), Error);
+}
+
+TEST(RunConfig, UnknownKeysComeWithTheNearestName) {
+  EXPECT_TRUE(says(refusal_of([] { with({{"run.stpes", "5"}}); }), {"run.steps"}));
+  EXPECT_TRUE(says(refusal_of([] { with({{"optimiser.beta1", "0.5"}}); }), {"optimizer.beta1"}));
+  EXPECT_TRUE(says(refusal_of([] { with({{"optimizer.max_intervall", "5"}}); }), {"max_interval"}));
+}
+
+TEST(RunConfig, ValuesThatDoNotFitAreRefusedWithWhatMayBe) {
+  for (const Assignment& bad : std::vector<Assignment>{{"run.ranks", "0"},
+                                                       {"run.steps", "-1"},
+                                                       {"run.steps", "ten"},
+                                                       {"run.lr", "nan"},
+                                                       {"run.batch", "0"},
+                                                       {"schedule.warmup", "1.5"},
+                                                       {"data.augment", "maybe"},
+                                                       {"optimizer.total_steps", "5"}})
+    EXPECT_TRUE(says(refusal_of([&] { with({bad}); }), {bad.first})) << bad.first;
+  EXPECT_TRUE(says(refusal_of([] { parse_assignment("max_interval"); }), {"section.key=value"}));
+}
+
+TEST(RunConfig, ComesBackFromText) {
+  const RunConfig config = resolved(with({{"run.model", "bert-mini"},
+                                          {"run.task", "mlm"},
+                                          {"run.optimizer", "birder"},
+                                          {"run.lr", "0.1"},
+                                          {"optimizer.exchange", "single-round"},
+                                          {"model.dropout", "0.25"},
+                                          {"data.tokenizer", "bpe"}}));
+  RunConfig back;
+  for (const auto& one : to_text(config))
+    if (!one.second.empty()) assign(back, one);
+  EXPECT_EQ(to_text(resolved(back)), to_text(config));
+  EXPECT_EQ(back.optimizer.exchange, RandomForm::kSingleRound);
+  EXPECT_EQ(back.model.dropout, 0.25);
+}
+
+TEST(RunConfig, WhatIsLeftOutComesFromTheTable) {
+  const RunConfig config =
+      resolved(with({{"run.model", "resnet20"}, {"run.optimizer", "adamw-bf16"}}));
+  EXPECT_GT(config.lr, 0);
+  EXPECT_GT(config.steps, 0);
+  EXPECT_GT(config.batch, 0);
+  EXPECT_EQ(config.optimizer.algorithm, Algorithm::kAdamW);
+  EXPECT_TRUE(config.optimizer.bf16);
+  EXPECT_EQ(config.optimizer.total_steps, config.steps);
+  EXPECT_TRUE(says(refusal_of([] { resolved(with({{"run.model", "resnet21"}})); }), {"resnet20"}));
+  EXPECT_TRUE(says(refusal_of([] {
+                     resolved(with({{"run.optimizer", "zero-one-adm"}}));
+                   }),
+                   {"zero-one-adam"}));
+}
+
+TEST(RunConfig, AResumeRefusesWhatWouldMakeItAnotherRun) {
+  const auto saved = to_text(resolved(with({{"run.batch", "8"}})));
+  check_resumable(
+      saved, to_text(resolved(with({{"run.batch", "8"}, {"run.steps", "9"}, {"run.ranks", "3"}}))));
+  const std::string why = refusal_of([&] {
+    check_resumable(saved, to_text(resolved(with({{"run.batch", "16"}}))));
+  });
+  EXPECT_TRUE(says(why, {"run.batch", "8", "16"}));
+}
+
+TEST(LearningRateOfARun, RisesAndFalls) {
+  RunConfig config = resolved(with({{"run.steps", "100"},
+                                    {"run.lr", "1"},
+                                    {"schedule.warmup", "0.1"},
+                                    {"schedule.least", "0.5"}}));
+  const LearningRate rate = learning_rate(config);
+  EXPECT_LT(rate(1), rate(10));
+  EXPECT_EQ(rate(10), 1);
+  EXPECT_NEAR(rate(100), 0.5, 1e-9);
+}
+
+}  // namespace
+}  // namespace laconic::app

@@ -1,0 +1,311 @@
+"""What train, compare, eval and report promise: files, fields, exact resume, exit codes, plain errors.
+
+    train_test.py path/to/laconic [mpirun]
+"""
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+LACONIC, MPIRUN = "", None
+OPTIMIZERS = ("sgdm", "adamw", "one-bit-adam", "zero-one-adam", "birder")
+SUMMARY = {"optimizer", "task", "model", "ranks", "steps", "seed", "final_loss", "final_metric", "bits_per_parameter_per_step",
+           "rounds", "bytes_sent_per_rank", "skipped_steps", "seconds", "weights_hash"}
+IMAGES = ["--task", "fashion-mnist", "--data", "generated", "--model", "resnet8", "--set", "model.width=4", "--batch", "8",
+          "--set", "run.validation_examples=64"]
+TEXT = ["--task", "text", "--data", "generated", "--model", "gpt2-mini", "--set", "model.depth=1", "--set", "model.width=32",
+        "--batch", "2", "--set", "data.context=32", "--set", "run.validation_examples=16"]
+
+
+def environment():
+    # A launcher around this test is not a launcher of the command.
+    return {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_COMM_", "PMI_", "PMIX_"))}
+
+
+def laconic(*arguments, before=()):
+    return subprocess.run([*before, LACONIC, *map(str, arguments)], capture_output=True, text=True, timeout=300, env=environment())
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def done(self, *arguments, before=()):
+        done = laconic(*arguments, before=before)
+        self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+        return done.stdout
+
+    def train(self, name, *arguments, before=()):
+        out = self.folder / name
+        self.done("train", "--out", out, *arguments, before=before)
+        return json.loads((out / "summary.json").read_text())
+
+    def refused(self, code, words, *arguments):
+        done = laconic(*arguments)
+        self.assertEqual(done.returncode, code, done.stderr + done.stdout)
+        for word in words:
+            self.assertIn(word, done.stderr)
+        return done
+
+    def metrics(self, name):
+        return [json.loads(line) for line in (self.folder / name / "metrics.jsonl").read_text().splitlines()]
+
+
+class Training(Command):
+    def test_every_optimizer_writes_what_it_promises(self):
+        for optimizer in OPTIMIZERS:
+            with self.subTest(optimizer=optimizer):
+                summary = self.train(optimizer, *IMAGES, "--optimizer", optimizer, "--steps", "6", "--ranks", "2")
+                self.assertLessEqual(SUMMARY, summary.keys())
+                self.assertEqual((summary["optimizer"], summary["ranks"], summary["steps"]), (optimizer, 2, 6))
+                steps = self.metrics(optimizer)
+                self.assertEqual([one["step"] for one in steps], [1, 2, 3, 4, 5, 6])
+                self.assertEqual(steps[-1]["bytes_total"], summary["bytes_sent_per_rank"])
+                self.assertIn("validation_loss", steps[-1])
+                self.assertGreater((self.folder / optimizer / "model.safetensors").stat().st_size, 4 * summary["parameters"])
+
+    def test_the_first_line_says_what_runs(self):
+        first = self.done("train", *IMAGES, "--out", self.folder / "a", "--optimizer", "one-bit-adam", "--steps", "2", "--emulate", "1gbit,50us").splitlines()[0]
+        for word in ("one-bit-adam", "one-bit mean", "2 ranks", "threads of one process", "1gbit,50us", "resnet8"):
+            self.assertIn(word, first)
+
+    def test_the_loss_falls(self):
+        for optimizer in OPTIMIZERS:
+            with self.subTest(optimizer=optimizer):
+                self.train(optimizer, *IMAGES, "--optimizer", optimizer, "--steps", "60", "--ranks", "2")
+                losses = [one["loss"] for one in self.metrics(optimizer)]
+                self.assertLess(sum(losses[-5:]), 0.9 * sum(losses[:5]))
+
+    def test_the_same_command_gives_the_same_bits(self):
+        runs = [self.train(str(i), *TEXT, "--steps", "8", "--ranks", "2", "--set", "model.dropout=0.1") for i in range(2)]
+        self.assertEqual(runs[0]["weights_hash"], runs[1]["weights_hash"])
+        self.assertEqual(runs[0]["final_loss"], runs[1]["final_loss"])
+        other = self.train("other", *TEXT, "--steps", "8", "--ranks", "2", "--set", "model.dropout=0.1", "--seed", "2")
+        self.assertNotEqual(other["weights_hash"], runs[0]["weights_hash"])
+
+    def test_the_emulated_network_changes_the_time_and_no_bit(self):
+        plain = self.train("plain", *TEXT, "--steps", "6")
+        slow = self.train("slow", *TEXT, "--steps", "6", "--emulate", "20mbit,1ms")
+        self.assertEqual(plain["weights_hash"], slow["weights_hash"])
+        self.assertEqual(plain["bytes_sent_per_rank"], slow["bytes_sent_per_rank"])
+        self.assertGreater(slow["seconds"], slow["bytes_sent_per_rank"] * 8 / 20e6 / 2)
+
+    def test_config_files_and_set_are_read(self):
+        config = self.folder / "run.toml"
+        config.write_text('[run]\ntask = "fashion-mnist"\ndata = "generated"\nmodel = "resnet8"\nbatch = 4\nsteps = 2\n'
+                          'validation_examples = 16\n[model]\nwidth = 4\n[optimizer]\nscale_block = 128\n')
+        summary = self.train("a", "--config", config, "--set", "optimizer.scale_norm=l1", "--steps", "3")
+        self.assertEqual((summary["steps"], summary["batch"]), (3, 4))
+        self.assertEqual(summary["config"]["optimizer.scale_block"], "128")
+        self.assertEqual(summary["config"]["optimizer.scale_norm"], "l1")
+
+    def test_one_rank_trains_too(self):
+        summary = self.train("a", *IMAGES, "--ranks", "1", "--steps", "4", "--optimizer", "birder")
+        self.assertEqual(summary["bytes_sent_per_rank"], 0)
+        self.assertGreater(summary["bits_per_parameter_per_step"], 0.5)
+
+    def test_tensorboard_files_are_written_when_asked_for(self):
+        self.train("a", *IMAGES, "--steps", "2", "--tensorboard")
+        self.assertTrue(list((self.folder / "a").glob("*tfevents*")))
+
+    def test_a_model_starts_from_another(self):
+        masked = ["--data", "generated", "--model", "bert-mini", "--set", "model.depth=1", "--set", "model.width=32", "--batch", "2",
+                  "--set", "data.context=32", "--set", "run.validation_examples=16", "--steps", "3"]
+        self.train("mlm", "--task", "mlm", *masked)
+        summary = self.train("sst2", "--task", "sst2", *masked, "--init", self.folder / "mlm/model.safetensors")
+        self.assertEqual(summary["metric"], "accuracy")
+
+
+class Resuming(Command):
+    def test_a_resumed_run_equals_an_unbroken_one(self):
+        for optimizer in OPTIMIZERS:
+            with self.subTest(optimizer=optimizer):
+                common = [*IMAGES, "--optimizer", optimizer, "--steps", "12", "--ranks", "2", "--checkpoint-every", "5",
+                          "--set", "run.validate_every=4"]
+                whole = self.train(optimizer + "-whole", *common)
+                out = self.folder / (optimizer + "-cut")
+                self.interrupt(out, common, after=7)
+                self.done("train", "--out", out, "--resume")
+                resumed = json.loads((out / "summary.json").read_text())
+                for field in ("weights_hash", "final_loss", "final_metric", "bytes_sent_per_rank", "rounds"):
+                    self.assertEqual(resumed[field], whole[field], field)
+                a, b = self.metrics(optimizer + "-whole"), self.metrics(optimizer + "-cut")
+                for one in a + b:
+                    for key in [key for key in one if "seconds" in key]:
+                        del one[key]
+                self.assertEqual(a, b)
+
+    def interrupt(self, out, arguments, after):
+        """Kills a run, without asking it, when it has written the checkpoint of step 5 and `after` steps."""
+        process = subprocess.Popen([LACONIC, "train", "--out", out, *arguments, "--emulate", "2mbit,1ms"], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL, env=environment())
+        metrics = out / "metrics.jsonl"
+        while process.poll() is None:
+            if (out / "checkpoint/manifest.json").exists() and metrics.read_text().count("\n") >= after:
+                process.send_signal(signal.SIGKILL)
+            time.sleep(0.01)
+        process.wait()
+
+    def test_steps_may_be_raised_and_the_rest_not(self):
+        self.train("a", *IMAGES, "--steps", "4", "--checkpoint-every", "3")
+        self.assertEqual(self.train("a", "--resume", "--steps", "6")["steps"], 6)
+        self.refused(2, ["run.batch", "8", "9"], "train", "--out", self.folder / "a", "--resume", "--batch", "9")
+        self.refused(2, ["run.seed"], "train", "--out", self.folder / "a", "--resume", "--seed", "9")
+
+    def test_other_ranks_may_go_on(self):
+        self.train("a", *IMAGES, "--steps", "4", "--ranks", "2", "--checkpoint-every", "4")
+        self.assertEqual(self.train("a", "--resume", "--steps", "6", "--ranks", "3")["ranks"], 3)
+
+    def test_a_signal_writes_a_checkpoint_and_says_so(self):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            with self.subTest(code=code):
+                out = self.folder / str(code)
+                process = subprocess.Popen([LACONIC, "train", *IMAGES, "--steps", "100000", "--out", out], stdout=subprocess.DEVNULL,
+                                           stderr=subprocess.PIPE, text=True, env=environment())
+                while not (out / "metrics.jsonl").exists() or (out / "metrics.jsonl").read_text().count("\n") < 3:
+                    self.assertIsNone(process.poll())
+                    time.sleep(0.01)
+                process.send_signal(number)
+                _, error = process.communicate(timeout=60)
+                self.assertEqual(process.returncode, code)
+                self.assertIn("--resume", error)
+                manifest = json.loads((out / "checkpoint/manifest.json").read_text())
+                self.assertEqual(len(self.metrics(str(code))), manifest["step"])
+
+    def test_there_must_be_something_to_resume(self):
+        self.refused(1, ["checkpoint"], "train", *IMAGES, "--out", self.folder / "none", "--resume")
+
+    def test_results_are_not_overwritten_by_accident(self):
+        self.train("a", *IMAGES, "--steps", "2")
+        self.refused(2, ["--resume", "--overwrite"], "train", *IMAGES, "--steps", "2", "--out", self.folder / "a")
+        self.train("a", *IMAGES, "--steps", "3", "--overwrite")
+
+    def test_a_checkpoint_of_another_model_is_refused_and_stays(self):
+        self.train("a", *IMAGES, "--steps", "2", "--checkpoint-every", "2")
+        self.refused(2, ["run.model", "resnet8", "resnet20"], "train", "--out", self.folder / "a", "--resume", "--model", "resnet20")
+        self.assertEqual(self.train("a", "--resume", "--steps", "3")["steps"], 3)
+
+
+class BadInput(Command):
+    def test_usage_errors_have_code_2_and_a_remedy(self):
+        for words, arguments in (
+            (["resnet20"], ["--model", "resnet21"]),
+            (["zero-one-adam"], ["--optimizer", "zero-one-adm"]),
+            (["fashion-mnist"], ["--task", "fashion-mnis"]),
+            (["1 to 1024"], ["--ranks", "0"]),
+            (["100mbit"], ["--emulate", "5parsec"]),
+            (["max_interval"], ["--set", "optimizer.max_intervl=4"]),
+            (["section.key=value"], ["--set", "lr"]),
+            (["gpt2-mini"], ["--task", "text", "--model", "gpt3-mini"]),
+            (["--help"], ["--quickly"]),
+        ):
+            with self.subTest(arguments=arguments):
+                self.refused(2, words, "train", "--data", "generated", "--out", self.folder / "a", *arguments)
+        self.refused(2, ["resnet8"], "train", "--task", "text", "--data", "generated", "--model", "resnet8", "--out", self.folder / "b")
+
+    def test_missing_and_broken_data_are_named(self):
+        text = self.folder / "short.txt"
+        text.write_text("too short")
+        self.refused(2, ["short.txt"], "train", "--task", "text", "--data", text, "--model", "gpt2-mini", "--out", self.folder / "a")
+        self.refused(1, ["nowhere", "generated"], "train", "--task", "text", "--data", self.folder / "nowhere", "--model", "gpt2-mini",
+                     "--out", self.folder / "a")
+        images = self.folder / "images"
+        images.mkdir()
+        for split, count in (("train", 4), ("t10k", 2)):
+            (images / f"{split}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 2051, count, 28, 28) + bytes(28 * 28 * count))
+            (images / f"{split}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 2049, count) + bytes([0, 77, 1, 2][:count]))
+        self.refused(1, ["77"], "train", "--task", "fashion-mnist", "--data", images, "--model", "resnet8", "--out", self.folder / "a")
+        (images / "train-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 2051, 4, 28, 28) + bytes(100))
+        self.refused(1, ["train-images"], "train", "--task", "fashion-mnist", "--data", images, "--model", "resnet8", "--out", self.folder / "a")
+
+    def test_a_run_that_diverges_ends_with_code_4(self):
+        self.refused(4, ["lower --lr"], "train", *TEXT, "--optimizer", "sgdm", "--lr", "1e30", "--steps", "40", "--out", self.folder / "a")
+
+    def test_a_full_disk_leaves_the_checkpoint_before(self):
+        if os.geteuid() != 0:
+            self.skipTest("a small file system needs root")
+        small = self.folder / "small"
+        small.mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(small)], capture_output=True)
+        if mounted.returncode != 0:
+            self.skipTest("no tmpfs can be mounted here")
+        self.addCleanup(subprocess.run, ["umount", str(small)])
+        self.done("train", *IMAGES, "--steps", "3", "--checkpoint-every", "3", "--out", small / "a", "--set", "model.width=8")
+        before = (small / "a/checkpoint/manifest.json").read_text()
+        (small / "filler").write_bytes(bytes(max(0, shutil.disk_usage(small).free - 4096)))
+        self.refused(1, ["checkpoint"], "train", "--out", small / "a", "--resume", "--steps", "9")
+        self.assertEqual((small / "a/checkpoint/manifest.json").read_text(), before)
+        (small / "filler").unlink()
+        self.done("train", "--out", small / "a", "--resume", "--steps", "9")
+
+
+class Comparing(Command):
+    def test_arms_report_and_gates(self):
+        out = self.folder / "cmp"
+        text = self.done("compare", *TEXT, "--optimizers", "adamw,zero-one-adam,birder", "--steps", "6", "--seeds", "2", "--out", out)
+        summary = json.loads((out / "summary.json").read_text())
+        self.assertEqual([arm["optimizer"] for arm in summary["arms"]], ["adamw", "adamw-bf16", "zero-one-adam", "birder"])
+        for arm in summary["arms"]:
+            self.assertLessEqual(SUMMARY | {"final_loss_mean", "final_loss_spread", "final_metric_mean"}, arm.keys())
+            self.assertEqual(len(arm["runs"]), 2)
+            self.assertIn(arm["optimizer"], text)
+        self.assertTrue(text.strip().endswith("report.html"))
+        self.assertAlmostEqual(summary["arms"][0]["bits_per_parameter_per_step"], 32, delta=0.5)
+        self.assertAlmostEqual(summary["arms"][1]["bits_per_parameter_per_step"], 16, delta=0.5)
+        self.assertLess(summary["arms"][3]["bits_per_parameter_per_step"], 1.5)
+        again = self.done("compare", *TEXT, "--optimizers", "adamw,zero-one-adam,birder", "--steps", "6", "--seeds", "2", "--out", out, "--resume",
+                          "--fail-if", "loss>+500%")
+        self.assertIn("adamw-bf16", again)
+        self.refused(6, ["zero-one-adam", "bits"], "compare", *TEXT, "--optimizers", "adamw,zero-one-adam,birder", "--steps", "6", "--seeds", "2",
+                     "--out", out, "--resume", "--fail-if", "bits>0.1")
+
+    def test_a_bad_gate_or_name_is_refused_before_anything_runs(self):
+        self.refused(2, ["loss>+1%"], "compare", *TEXT, "--fail-if", "lost>1", "--out", self.folder / "a")
+        self.refused(2, ["birder"], "compare", *TEXT, "--optimizers", "adamw,brider", "--out", self.folder / "a")
+        self.assertFalse((self.folder / "a").exists())
+
+
+class Evaluating(Command):
+    def test_gives_the_loss_of_the_end_of_training(self):
+        summary = self.train("a", *IMAGES, "--steps", "5")
+        result = json.loads(self.done("eval", self.folder / "a", "--json"))
+        self.assertAlmostEqual(result["loss"], summary["final_loss"], places=4)
+        self.assertAlmostEqual(result["value"], summary["final_metric"], places=4)
+
+    def test_says_what_is_missing(self):
+        self.refused(1, ["model.safetensors"], "eval", self.folder)
+
+
+class UnderMpirun(Command):
+    def setUp(self):
+        super().setUp()
+        if MPIRUN is None:
+            self.skipTest("laconic was built without MPI")
+
+    def test_gives_the_bits_of_threads(self):
+        threads = self.train("threads", *IMAGES, "--steps", "6", "--ranks", "2", "--threads", "1")
+        processes = self.train("mpi", *IMAGES, "--steps", "6", "--threads", "1", before=[MPIRUN, "-n", "2"])
+        self.assertEqual(processes["ranks"], 2)
+        self.assertEqual(processes["engine"], "MPI processes")
+        for field in ("weights_hash", "final_loss", "bytes_sent_per_rank"):
+            self.assertEqual(threads[field], processes[field], field)
+
+    def test_wrong_ranks_are_refused(self):
+        done = laconic("train", *IMAGES, "--ranks", "3", "--out", self.folder / "a", before=[MPIRUN, "-n", "2"])
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("mpirun started 2", done.stderr)
+
+
+if __name__ == "__main__":
+    LACONIC = sys.argv.pop(1)
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("-") and os.path.sep in sys.argv[1]:
+        MPIRUN = sys.argv.pop(1)
+    unittest.main()

@@ -1,0 +1,53 @@
+"""The examples run, alone and under torchrun."""
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from launch import ROOT, torchrun
+
+EXAMPLES = ROOT / "examples"
+
+
+def test_the_first_example_is_short():
+    assert len((EXAMPLES / "train.py").read_text().splitlines()) < 40
+
+
+def test_the_first_example_runs_alone_and_on_two_ranks():
+    alone = subprocess.run([sys.executable, EXAMPLES / "train.py", "100"], capture_output=True, text=True, check=True)
+    together = torchrun(2, EXAMPLES / "train.py", "100")
+    for done in (alone, together):
+        assert float(re.search(r"loss ([\d.]+)", done.stdout)[1]) < 1.8
+    bits = float(re.search(r"([\d.]+) bits a parameter", together.stdout)[1])
+    assert 0 < bits < 8
+
+
+def test_a_trainer_that_nobody_told_is_found_at_the_first_step(tmp_path):
+    pytest.importorskip("transformers")
+    script = tmp_path / "trainer.py"
+    script.write_text((EXAMPLES / "trainer.py").read_text().replace(", callbacks=[TakeOver()]", ""))
+    done = torchrun(2, script, "10", check=False)
+    assert done.returncode and "DistributedDataParallel has averaged them" in done.stderr
+
+
+def test_measurements_give_a_row_for_everything():
+    done = torchrun(2, "-m", "laconic.bench", "--elements", "100000", "--repeats", "3", "--json")
+    rows = {row["name"]: row for row in json.loads(done.stdout)}
+    for name in (
+        "laconic one-bit", "laconic random-sign", "laconic dense fp32", "torch all_reduce float32", "torch all_reduce bfloat16",
+        "packed bytes alone", "one-bit as a chain of torch operations", "backward under DDP, plain",
+        "backward under DDP, PowerSGD hook", "backward under DDP, laconic.one_bit_hook",
+    ):  # fmt: skip
+        assert rows[name]["seconds"] > 0 and rows[name]["ranks"] == 2, name
+    assert rows["laconic one-bit"]["bytes_sent_per_rank"] < 1.2 * rows["packed bytes alone"]["bytes_sent_per_rank"]
+    steps = [sys.executable, "-m", "laconic.bench", "steps", "--elements", "100000", "--repeats", "3"]
+    assert "laconic.ZeroOneAdam" in subprocess.run(steps, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_trainer_of_hugging_face_learns():
+    pytest.importorskip("transformers")
+    done = torchrun(2, EXAMPLES / "trainer.py", "60")
+    assert "2 ranks" in done.stdout
+    assert "in place of DistributedDataParallel's all-reduce" in done.stdout
+    assert float(re.search(r"final loss '?([\d.]+)", done.stdout)[1]) < 2.5, done.stdout

@@ -1,0 +1,31 @@
+"""Small models and data that the tests train on."""
+import torch
+from torch import nn
+
+
+def network(seed=1, width=32):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(16, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 4))
+
+
+def batch(step, rank, size=8):
+    """Inputs and labels of one rank in one step, the same in every run."""
+    random = torch.Generator().manual_seed(1000 * step + rank)
+    inputs = torch.randn(size, 16, generator=random)
+    return inputs, (inputs[:, :4] > 0).float().argmax(1)
+
+
+def loss_of(model, step, rank, size=8):
+    inputs, labels = batch(step, rank, size)
+    return nn.functional.cross_entropy(model(inputs), labels)
+
+
+def train(model, optimizer, steps, rank, first=1):
+    for step in range(first, first + steps):
+        optimizer.zero_grad()
+        loss_of(model, step, rank).backward()
+        optimizer.step()
+
+
+def flat(model):
+    return torch.cat([p.detach().float().reshape(-1) for p in model.parameters()])
