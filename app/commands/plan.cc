@@ -122,15 +122,8 @@ void set_schedules(const Options& options, Plan& plan) {
     plan.notes.push_back(fmt::format("steps of the recipe {}", recipe.name));
     return;
   }
-  const auto config = [&](Algorithm algorithm) {
-    return validated({.algorithm = algorithm, .total_steps = options.steps});
-  };
-  const OptimizerConfig one = config(Algorithm::kOneBitAdam),
-                        zero = config(Algorithm::kZeroOneAdam);
-  plan.scenario.one_bit_adam = one_bit_adam_rounds(options.steps, one.freeze_step);
-  plan.scenario.zero_one_adam =
-      zero_one_adam_rounds(options.steps, {zero.variance_kappa, zero.variance_freeze_step},
-                           {zero.variance_freeze_step, zero.double_every, zero.max_interval});
+  plan.scenario.one_bit_adam = plan::default_rounds(Algorithm::kOneBitAdam, options.steps);
+  plan.scenario.zero_one_adam = plan::default_rounds(Algorithm::kZeroOneAdam, options.steps);
   plan.notes.push_back(
       fmt::format("a run of {} steps with the default schedules of each optimizer", options.steps));
 }

@@ -38,6 +38,13 @@ json forecast_json(const plan::Forecast& forecast) {
           {"bytes_between_nodes", forecast.bytes_between}};
 }
 
+// Seconds an element, a message and a byte.
+json speeds_json(plan::Speeds speeds) {
+  json all;
+  for (const auto& [name, seconds] : speeds.fields()) all[name] = *seconds;
+  return all;
+}
+
 json row(const Plan& plan, const Arm& arm) {
   json row = forecast_json(arm.cost.mean);
   row["optimizer"] = arm.optimizer;
@@ -167,6 +174,7 @@ nlohmann::json to_json(const Plan& plan) {
            {"intra", link_json(cluster.intra)},
            {"steps", zero.steps},
            {"notes", plan.notes},
+           {"speeds", speeds_json(plan.scenario.speeds)},
            {"rows", json::array()},
            {"advice", plan.advice}};
   for (const Arm& arm : plan.arms) all["rows"].push_back(row(plan, arm));

@@ -33,6 +33,23 @@ double Recipe::round_reduction() const {
                  static_cast<double>(one_bit_adam().rounds());
 }
 
+Rounds default_rounds(Algorithm algorithm, std::int64_t steps) {
+  constexpr std::int64_t kFewest = 10;  // a schedule needs some
+  if (steps < kFewest)
+    fail(Code::kInvalidArgument, "a run of {} steps: give at least {}, e.g. 100000", steps,
+         kFewest);
+  const OptimizerConfig config = validated({.algorithm = algorithm, .total_steps = steps});
+  switch (algorithm) {
+    case Algorithm::kOneBitAdam: return one_bit_adam_rounds(steps, config.freeze_step);
+    case Algorithm::kZeroOneAdam:
+      return zero_one_adam_rounds(
+          steps, {config.variance_kappa, config.variance_freeze_step},
+          {config.variance_freeze_step, config.double_every, config.max_interval});
+    case Algorithm::kBirder: return {.steps = steps, .dense = 0, .coded = steps};
+    default: return {.steps = steps, .dense = steps, .coded = 0};
+  }
+}
+
 std::span<const Recipe> recipes() noexcept { return kRecipes; }
 
 const Recipe& recipe(std::string_view name) {

@@ -26,6 +26,10 @@ struct Recipe {
   double round_reduction() const;
 };
 
+// Of an optimizer with its default schedule in a run of so many steps. Throws
+// Error(kInvalidArgument) for fewer than 10.
+Rounds default_rounds(Algorithm algorithm, std::int64_t steps);
+
 std::span<const Recipe> recipes() noexcept;
 // Throws Error(kInvalidArgument) with the names that exist.
 const Recipe& recipe(std::string_view name);
