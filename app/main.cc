@@ -16,6 +16,8 @@ int main(int argc, char** argv) {
   laconic::app::add_eval(app);
   laconic::app::add_report(app);
   laconic::app::add_bench(app);
+  laconic::app::add_plan(app);
+  laconic::app::add_doctor(app);
   try {
     app.parse(argc, argv);
     return 0;

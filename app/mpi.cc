@@ -2,8 +2,10 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstdlib>
 
+#include "app/failure.h"
 #include "laconic/core/error.h"
 #include "laconic/transport/mpi.h"
 
@@ -38,6 +40,23 @@ void MpiSession::all_reduce(std::span<float> values) {
 void MpiSession::abort(int code) {
   MPI_Abort(MPI_COMM_WORLD, code);
   std::abort();
+}
+
+std::string mpi_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string whole(text, static_cast<std::size_t>(length));
+  return whole.substr(0, whole.find_first_of(",\n"));
+}
+
+void run_under_mpi(FunctionRef<void(MpiSession&)> work) {
+  MpiSession mpi;
+  try {
+    work(mpi);
+  } catch (...) {  // others may be waiting for this rank
+    mpi.abort(report_failure(mpi.world().rank()));
+  }
 }
 
 }  // namespace laconic::app

@@ -2,7 +2,9 @@
 
 #include <memory>
 #include <span>
+#include <string>
 
+#include "laconic/core/parallel.h"
 #include "laconic/transport/transport.h"
 
 namespace laconic::app {
@@ -28,5 +30,11 @@ class MpiSession {
  private:
   std::unique_ptr<Transport> world_;
 };
+
+// The library that was linked, e.g. "Open MPI v4.1.4"; without one, how to get it.
+std::string mpi_version();
+
+// Runs `work` as one of the launcher's ranks. An error of one rank ends all of them.
+void run_under_mpi(FunctionRef<void(MpiSession&)> work);
 
 }  // namespace laconic::app

@@ -39,4 +39,32 @@ Link parse_link(const std::string& text) {
   return link;
 }
 
+RateRange parse_sweep(const std::string& text) {
+  const std::string prefix = "inter=", dots = "..";
+  const std::size_t at = text.find(dots);
+  if (!text.starts_with(prefix) || at == std::string::npos)
+    fail(Code::kInvalidArgument, "\"{}\" is not a sweep: write it like inter=100mbit..100gbit",
+         text);
+  const RateRange range{parse_link(text.substr(prefix.size(), at - prefix.size())).bytes_per_second,
+                        parse_link(text.substr(at + dots.size())).bytes_per_second};
+  if (!(range.from < range.to))
+    fail(Code::kInvalidArgument,
+         "a sweep from {} to {}: the first must be lower, as in inter=100mbit..100gbit",
+         rate_text(range.from), rate_text(range.to));
+  return range;
+}
+
+std::string rate_text(double bytes_per_second) {
+  const double bits = 8 * bytes_per_second;
+  return bits >= 1e9   ? fmt::format("{:.3g} gbit/s", bits / 1e9)
+         : bits >= 1e6 ? fmt::format("{:.3g} mbit/s", bits / 1e6)
+                       : fmt::format("{:.3g} kbit/s", bits / 1e3);
+}
+
+std::string time_text(double seconds) {
+  return seconds >= 1      ? fmt::format("{:.3g} s", seconds)
+         : seconds >= 1e-3 ? fmt::format("{:.3g} ms", 1e3 * seconds)
+                           : fmt::format("{:.3g} us", 1e6 * seconds);
+}
+
 }  // namespace laconic::app

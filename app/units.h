@@ -10,4 +10,14 @@ namespace laconic::app {
 // Throws Error(kInvalidArgument) with a right example.
 Link parse_link(const std::string& text);
 
+// "inter=100mbit..100gbit": rates in bytes a second. Throws as above.
+struct RateRange {
+  double from, to;
+};
+RateRange parse_sweep(const std::string& text);
+
+// Bytes a second as "3.20 gbit/s"; seconds as "12 us".
+std::string rate_text(double bytes_per_second);
+std::string time_text(double seconds);
+
 }  // namespace laconic::app

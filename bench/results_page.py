@@ -1,5 +1,8 @@
 """docs/results.md, written from what is recorded under bench/results/."""
 import json
+import statistics
+
+import papers
 
 INTRO = """# Results
 
@@ -109,6 +112,35 @@ def auto(rows):
                       f"{row['auto_against_the_better']:.2f}"] for row in rows]))
 
 
+def plan(rows):
+    lines = [[row["model"], row["ranks"], row["rate"], row["optimizer"], f"{1e3 * row['compute_seconds']:.1f}", f"{1e3 * row['measured_seconds']:.1f}",
+              f"{1e3 * row['predicted_seconds']:.1f}", f"{100 * row['error']:+.1f} %", "held out" if row["held_out"] else ""] for row in rows]
+
+    def errors(held_out):
+        found = [abs(row["error"]) for row in rows if row["held_out"] in held_out]
+        return f"{100 * statistics.median(found):.1f} % (worst {100 * max(found):.1f} %)"
+
+    groups = {}
+    for row in rows:
+        groups.setdefault((row["model"], row["ranks"], row["rate"]), []).append(row)
+    best = []
+    for name, group in groups.items():
+        measured = min(group, key=lambda row: row["measured_seconds"])
+        named = min(group, key=lambda row: row["predicted_seconds"])
+        best.append([*name, measured["optimizer"], named["optimizer"], f"{100 * (named['measured_seconds'] / measured['measured_seconds'] - 1):.1f} %"])
+    wrong = sum(row["bytes"] != row["bytes_predicted"] for row in rows)
+    return (f"Median error of the predicted step time over all {len(rows)} settings: {errors((True, False))}; over the held-out ones: {errors((True,))}. "
+            f"Two numbers were fitted, on the others: a message costs {1e6 * rows[0]['message_seconds']:.0f} µs, and coding runs at {rows[0]['coding_factor']:.2f} of the probed speed. "
+            f"Bytes differ from the counted ones in {wrong} settings. How it is done stands in `bench/forecast.py`.\n\n"
+            + table(["model", "nodes x ranks", "rate", "optimizer", "compute, ms", "measured, ms", "predicted, ms", "error", ""], lines)
+            + "\nThe method that it names best, and what is lost by following it:\n\n"
+            + table(["model", "nodes x ranks", "rate", "measured best", "named best", "lost"], best))
+
+
+def against_papers(rows):
+    return papers.section(rows, table)
+
+
 SECTIONS = (
     ("fashion_mnist", "Fashion-MNIST, ResNet-20-like", fashion_mnist),
     ("text", "Text, GPT-2 mini", text),
@@ -121,6 +153,8 @@ SECTIONS = (
     ("loop", "Overhead on one rank", loop),
     ("gpt2", "GPT-2 small takes real steps", gpt2),
     ("auto", "Never slower: `--exchange auto`", auto),
+    ("plan", "The cost model against measurement", plan),
+    ("papers", "Against the papers", against_papers),
 )
 
 

@@ -9,6 +9,9 @@ import shlex
 import statistics
 import subprocess
 
+import forecast
+import papers
+
 LACONIC = "build/laconic"
 RUNS = pathlib.Path(".run/studies")
 ARMS = "adamw,one-bit-adam,zero-one-adam,birder"
@@ -30,11 +33,12 @@ def data(name):
     return str(path)
 
 
-def run(commands, line):
-    """Runs a command line, and remembers it as people would type it."""
+def run(commands, line, out=None):
+    """Runs a command line, its output into the file `out` if there is one, and remembers it as people would type it."""
     shown = line.replace(os.environ.get("LACONIC_DATA", "data") + "/", "$LACONIC_DATA/")
     print(f"+ {shown}", flush=True)
-    subprocess.run(shlex.split(line), check=True, stdout=subprocess.DEVNULL)
+    with open(out or os.devnull, "w") as file:
+        subprocess.run(shlex.split(line), check=True, stdout=file)
     commands.append(shown)
 
 
@@ -173,6 +177,12 @@ def auto(commands):
     return rows
 
 
+def plan(commands):
+    folder = RUNS / "plan"
+    folder.mkdir(parents=True, exist_ok=True)
+    return forecast.study(run, LACONIC, folder, commands)
+
+
 STUDIES = {
     "fashion_mnist": fashion_mnist,
     "text": text,
@@ -182,4 +192,6 @@ STUDIES = {
     "overlap": overlap,
     "gpt2": gpt2,
     "auto": auto,
+    "plan": plan,
+    "papers": papers.study,
 }

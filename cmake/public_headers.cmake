@@ -21,6 +21,8 @@ set(LACONIC_PUBLIC_HEADERS
   laconic/optim/learning_rate.h
   laconic/optim/policy.h
   laconic/optim/spelling.h
+  laconic/plan/cost.h
+  laconic/plan/recipes.h
   laconic/transport/emulated.h
   laconic/transport/faulty.h
   laconic/transport/metered.h

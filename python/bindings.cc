@@ -60,6 +60,7 @@ NB_MODULE(_core, module) {
       nb::arg("values").noconvert(), nb::call_guard<nb::gil_scoped_release>());
   bind_means(module);
   bind_optimizer(module);
+  bind_plan(module);
 }
 
 }  // namespace laconic::python

@@ -16,5 +16,6 @@ inline std::span<float> span_of(const Floats& array) { return {array.data(), arr
 
 void bind_means(nanobind::module_& module);
 void bind_optimizer(nanobind::module_& module);
+void bind_plan(nanobind::module_& module);
 
 }  // namespace laconic::python

@@ -18,7 +18,8 @@ MAY_INCLUDE = {
     "laconic/collective": {"core", "kernels", "wire", "transport"},
     "laconic/optim": {"core", "kernels", "transport", "collective"},
     "laconic/checkpoint": {"core", "optim", "json"},
-    "laconic/plan": {"core"},
+    # It counts with the layouts, sizes and policies that run, not with copies of them (docs/design/0004).
+    "laconic/plan": {"core", "kernels", "wire", "transport", "collective", "optim"},
     "laconic/torch": {"core", "kernels", "wire", "transport", "collective", "optim", "checkpoint", "plan", "torch"},
     "app": {"public", "fmt", "json", "cli", "toml", "torch", "mpi", "zlib"},
     "python": {"public", "fmt", "nanobind"},

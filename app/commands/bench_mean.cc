@@ -262,10 +262,9 @@ void run_on_threads(const Options& options, std::optional<Link> link) {
   finish(options, row);
 }
 
-void run_mpi(Options options, std::optional<Link> link) {
-  MpiSession mpi;
-  Transport& world = mpi.world();
-  try {
+void run_mpi(const Options& options, std::optional<Link> link) {
+  run_under_mpi([&](MpiSession& mpi) {
+    Transport& world = mpi.world();
     if (options.ranks != 0 && options.ranks != world.size())
       fail(Code::kInvalidArgument,
            "--ranks {} but mpirun started {}: leave --ranks out or make them equal", options.ranks,
@@ -280,12 +279,7 @@ void run_mpi(Options options, std::optional<Link> link) {
     Rank rank(options, world, network, &mpi);
     const auto row = rank.run(link ? &link->bytes_per_second : nullptr);
     if (world.rank() == 0) finish(options, row);
-  } catch (const Error& error) {
-    if (world.rank() == 0 || error.code() != Code::kInvalidArgument)
-      std::fprintf(stderr, "laconic: rank %d: %s\n", world.rank(), error.what());
-    std::fflush(nullptr);
-    mpi.abort(error.code() == Code::kInvalidArgument ? 2 : error.code() == Code::kTimeout ? 3 : 1);
-  }
+  });
 }
 
 void run(const Options& options, bool ranks_given) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "laconic/wire/chunk.h"
+
 namespace laconic {
 namespace {
 
@@ -66,6 +68,36 @@ Range Layout::range(int shard, int chunk, std::size_t slice) const noexcept {
   const std::size_t from = std::min(of.count, slice * slice_length_);
   const std::size_t fits = capacity(slice);
   return {of.begin + from, std::min(fits, of.count - from), fits};
+}
+
+MeanKind kind_that_runs(MeanKind asked, int per_node, int nodes) noexcept {
+  return asked == MeanKind::kOneBit && nodes == 1 && per_node > 1 ? MeanKind::kDense : asked;
+}
+
+Layout layout_of(const MeanConfig& config, int per_node, int nodes, int useful_slices) {
+  // Of what was asked for: blocks are bad as a whole in an exact one-bit mean too.
+  const std::size_t grain = config.kind == MeanKind::kOneBit  ? config.scale_block
+                            : config.kind == MeanKind::kDense ? tile_of(config)
+                                                              : Mean::kTile;
+  const std::size_t largest = kind_that_runs(config.kind, per_node, nodes) == MeanKind::kDense
+                                  ? std::size_t{1} << 20
+                                  : std::size_t{8} << 20;
+  return {config.elements, per_node, nodes, grain, largest, useful_slices};
+}
+
+Dealing::Dealing(std::size_t elements, int ranks, int useful_slices)
+    : words(wire::words(elements)) {
+  const auto of_run = static_cast<std::size_t>(ranks);
+  runs = (words + of_run - 1) / of_run;
+  const std::size_t wanted = slice_elements(elements, elements, useful_slices) / wire::kWord;
+  // Slices start at whole tiles, so activity and bits of a tile lie together.
+  runs_per_slice = std::min(
+      runs, round_up(std::max<std::size_t>(wanted / of_run, 1), Mean::kTile / wire::kWord));
+  slices = runs == 0 ? 0 : (runs + runs_per_slice - 1) / runs_per_slice;
+}
+
+std::size_t Dealing::runs_of(std::size_t slice) const noexcept {
+  return std::min(runs_per_slice, runs - slice * runs_per_slice);
 }
 
 }  // namespace laconic

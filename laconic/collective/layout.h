@@ -37,4 +37,18 @@ class Layout {
   std::size_t shard_length_, longest_chunk_, slice_length_, slices_;
 };
 
+// What really runs of a mean: a one-bit mean inside a single node of several ranks is exact.
+MeanKind kind_that_runs(MeanKind asked, int per_node, int nodes) noexcept;
+
+// The layout of the mean that make_mean makes. REQUIRES: not a single round.
+Layout layout_of(const MeanConfig& config, int per_node, int nodes, int useful_slices);
+
+// How a single round deals words to ranks: in runs of one word a rank, slices of whole runs.
+struct Dealing {
+  std::size_t words = 0, runs = 0, runs_per_slice = 0, slices = 0;
+
+  Dealing(std::size_t elements, int ranks, int useful_slices);
+  std::size_t runs_of(std::size_t slice) const noexcept;
+};
+
 }  // namespace laconic

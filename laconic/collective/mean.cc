@@ -99,8 +99,7 @@ std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Po
 
   if (config.kind == MeanKind::kDense && !config.bf16 && nodes.world->size() == 1)
     return std::make_unique<Alone>(config, pool);
-  MeanKind kind = config.kind;
-  if (kind == MeanKind::kOneBit && nodes.nodes == 1 && nodes.per_node > 1) kind = MeanKind::kDense;
+  const MeanKind kind = kind_that_runs(config.kind, nodes.per_node, nodes.nodes);
   const auto make = [&](const Place& place) {
     switch (kind) {
       case MeanKind::kDense: return make_dense_coder(config, place, pool);
@@ -109,14 +108,8 @@ std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Po
     }
     fail(Code::kInvalidArgument, "no mean of kind {}", static_cast<int>(kind));
   };
-  // Of what was asked for: blocks are bad as a whole in an exact one-bit mean too.
-  const std::size_t grain = config.kind == MeanKind::kOneBit  ? config.scale_block
-                            : config.kind == MeanKind::kDense ? tile_of(config)
-                                                              : Mean::kTile;
-  const std::size_t largest =
-      kind == MeanKind::kDense ? std::size_t{1} << 20 : std::size_t{8} << 20;
-  const Layout layout(config.elements, nodes.per_node, nodes.nodes, grain, largest,
-                      nodes.world->useful_slices());
+  const Layout layout =
+      layout_of(config, nodes.per_node, nodes.nodes, nodes.world->useful_slices());
   const Range shard = layout.shard(nodes.local), chunk = layout.chunk(nodes.local, nodes.node);
   const Place place{.rank = nodes.world->rank(),
                     .voices = nodes.nodes,

@@ -22,26 +22,21 @@ SingleRound::SingleRound(const MeanConfig& config, const Nodes& nodes, Pool& poo
       nodes_(nodes),
       pool_(pool),
       ranks_(nodes.world->size()),
-      words_(wire::words(config.elements)),
+      dealing_(config.elements, ranks_, nodes.world->useful_slices()),
       inside_(nodes.inside.get()),
       between_(&nodes.between()),
       cards_(static_cast<std::size_t>(ranks_) * static_cast<std::size_t>(pool.threads())),
       from_(static_cast<std::size_t>(ranks_)) {
   const auto ranks = static_cast<std::size_t>(ranks_);
   const auto threads = static_cast<std::size_t>(pool.threads());
-  runs_ = (words_ + ranks - 1) / ranks;
-  const std::size_t wanted =
-      slice_elements(config.elements, config.elements, nodes.world->useful_slices()) / kWord;
-  // Slices start at whole tiles, so activity and bits of a tile lie together.
-  runs_per_slice_ = std::min(runs_, round_up(std::max<std::size_t>(wanted / ranks, 1), kTileWords));
-  slices_ = runs_ == 0 ? 0 : (runs_ + runs_per_slice_ - 1) / runs_per_slice_;
-  if (slices_ == 0) return;
-  const std::size_t size = message_size(runs_per_slice_);
-  sent_ = {between_, Kind::kAllGather, size, slices_};
+  if (dealing_.slices == 0) return;
+  const std::size_t size = message_size(dealing_.runs_per_slice);
+  sent_ = {between_, Kind::kAllGather, size, dealing_.slices};
   if (hierarchical())
-    forwarded_ = {inside_, Kind::kAllGather, static_cast<std::size_t>(nodes.nodes) * size, slices_};
-  owners_ = Buffer<std::uint16_t>(runs_per_slice_ * ranks * kInFlight);
-  active_ = Buffer<std::uint8_t>(runs_per_slice_);
+    forwarded_ = {inside_, Kind::kAllGather, static_cast<std::size_t>(nodes.nodes) * size,
+                  dealing_.slices};
+  owners_ = Buffer<std::uint16_t>(dealing_.runs_per_slice * ranks * kInFlight);
+  active_ = Buffer<std::uint8_t>(dealing_.runs_per_slice);
   scratch_ = Buffer<float>(kTile * threads);
   tile_bits_ = Buffer<std::uint64_t>(2 * kTileWords * threads);
 }
@@ -63,15 +58,16 @@ std::size_t SingleRound::message_size(std::size_t runs) const {
 }
 
 std::uint16_t* SingleRound::owners(std::size_t index) const {
-  return owners_.data() + index % kInFlight * runs_per_slice_ * static_cast<std::size_t>(ranks_);
+  return owners_.data() +
+         index % kInFlight * dealing_.runs_per_slice * static_cast<std::size_t>(ranks_);
 }
 
 SingleRound::Slice SingleRound::slice(std::size_t index) const {
   Slice s{};
-  s.first_run = index * runs_per_slice_;
-  s.runs = std::min(runs_per_slice_, runs_ - s.first_run);
+  s.first_run = index * dealing_.runs_per_slice;
+  s.runs = dealing_.runs_of(index);
   s.first_word = s.first_run * static_cast<std::size_t>(ranks_);
-  s.words = std::min(s.runs * static_cast<std::size_t>(ranks_), words_ - s.first_word);
+  s.words = std::min(s.runs * static_cast<std::size_t>(ranks_), dealing_.words - s.first_word);
   s.begin = s.first_word * kWord;
   s.count = std::min(s.words * kWord, config_.elements - s.begin);
   return s;
@@ -192,9 +188,9 @@ void SingleRound::exchange(Fill fill, Take take, const Round& round) {
            .rank = static_cast<std::uint32_t>(nodes_.world->rank()),
            .bucket = config_.bucket};
   const std::size_t last = hierarchical() ? 2 * Outbox::kLag : Outbox::kLag;
-  for (std::size_t tick = 0; tick < slices_ + last; ++tick) {
-    if (tick < slices_) send(tick, fill);
-    if (hierarchical() && tick >= Outbox::kLag && tick - Outbox::kLag < slices_)
+  for (std::size_t tick = 0; tick < dealing_.slices + last; ++tick) {
+    if (tick < dealing_.slices) send(tick, fill);
+    if (hierarchical() && tick >= Outbox::kLag && tick - Outbox::kLag < dealing_.slices)
       forward(tick - Outbox::kLag);
     if (tick >= last) this->take(tick - last, take);
   }

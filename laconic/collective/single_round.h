@@ -1,6 +1,7 @@
 #pragma once
 
 #include "laconic/collective/channel.h"
+#include "laconic/collective/layout.h"
 #include "laconic/collective/mean.h"
 
 namespace laconic {
@@ -38,7 +39,7 @@ class SingleRound final : public Mean {
   const Nodes& nodes_;
   Pool& pool_;
   int ranks_;
-  std::size_t words_, runs_, runs_per_slice_, slices_;
+  Dealing dealing_;
   Channel inside_, between_;
   Outbox sent_, forwarded_;
   kernels::Draw draw_;

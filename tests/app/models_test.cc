@@ -1,5 +1,8 @@
+#include "app/plan/models.h"
+
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <thread>
 
@@ -85,6 +88,29 @@ TEST(Models, AllHaveACountAbove) {
   EXPECT_EQ(model_names(),
             (std::vector<std::string>{"resnet8", "resnet20", "resnet18", "resnet50", "gpt2-mini",
                                       "gpt2", "bert-mini", "bert-base", "bert-large"}));
+}
+
+TEST(Models, HaveAsManyParametersAsPlanCounts) {
+  constexpr DataShape kBytes{.vocabulary = 260}, kMaskedBytes{.vocabulary = 260, .masked = true};
+  const std::map<std::string, DataShape> trained{
+      {"resnet8", kImages},        {"resnet20", kImages},      {"gpt2-mini", kBytes},
+      {"bert-mini", kMaskedBytes}, {"bert-base", kTwoClasses}, {"bert-large", kTwoClasses}};
+  const auto count = [](const std::string& name, const DataShape& shape) {
+    std::int64_t parameters = 0;
+    for (const auto& each : make_blank_model(named(name), shape)->parameters())
+      parameters += each.numel();
+    return parameters;
+  };
+  for (const std::string& name : model_names()) {
+    const auto found = trained.find(name);
+    DataShape shape = found == trained.end() ? kNoData : found->second;
+    auto parameters = static_cast<std::size_t>(count(name, shape));
+    if (shape.classes > 0 && !shape.images) {  // without the head: two classes
+      ++shape.classes;
+      parameters -= 2 * (static_cast<std::size_t>(count(name, shape)) - parameters);
+    }
+    EXPECT_EQ(parameters, parameters_of(name)) << name;
+  }
 }
 
 TEST(Models, ImagesOfAnySizeGiveALogitForEachClass) {

@@ -2,26 +2,15 @@
 
 import argparse
 import json
-import re
 import sys
 
 import torch.distributed as dist
 
 from .. import environment
 from ..errors import InvalidArgument
+from ..units import link
 from . import means, steps
 from .timing import table
-
-_RATES = {"kbit": 125.0, "mbit": 125e3, "gbit": 125e6}
-_TIMES = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
-
-
-def link(text: str) -> tuple[float, float]:
-    """(bytes a second, seconds) from a rate and a latency such as "1gbit,50us"."""
-    found = re.fullmatch(r"([\d.]+)(kbit|mbit|gbit)(?:,([\d.]+)(us|ms|s))?", text)
-    if not found:
-        raise argparse.ArgumentTypeError(f"{text}: a rate and a latency, such as 1gbit,50us")
-    return float(found[1]) * _RATES[found[2]], float(found[3] or 0) * _TIMES[found[4] or "s"]
 
 
 def main() -> None:
@@ -33,7 +22,7 @@ def main() -> None:
     parser.add_argument("--elements", type=int, help="default: 25 Mi for means, 64 Mi for steps")
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--only", default="", help="rows whose name holds this")
-    parser.add_argument("--emulate", type=link, help="hold laconic's means back to a link such as 1gbit,50us (needs no root)")
+    parser.add_argument("--emulate", help="hold laconic's means back to a link such as 1gbit,50us (needs no root)")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     try:
@@ -43,7 +32,7 @@ def main() -> None:
             environment.init_process_group()
             if not dist.is_initialized():
                 raise InvalidArgument("means need ranks: torchrun --nproc-per-node 2 -m laconic.bench")
-            found = means.rows(options.elements or 25 << 20, options.repeats, options.only, options.emulate)
+            found = means.rows(options.elements or 25 << 20, options.repeats, options.only, options.emulate and link(options.emulate))
     except InvalidArgument as error:
         sys.exit(f"laconic.bench: {error}")
     if not dist.is_initialized() or dist.get_rank() == 0:

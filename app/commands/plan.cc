@@ -1,0 +1,264 @@
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "app/commands/commands.h"
+#include "app/mpi.h"
+#include "app/plan/models.h"
+#include "app/plan/probe.h"
+#include "app/plan/text.h"
+#include "app/units.h"
+#include "laconic/core/error.h"
+
+namespace laconic::app {
+namespace {
+
+constexpr const char* kExample =
+    "laconic plan --model bert-base --nodes 8 --per-node 8 --inter 10gbit,20us --intra 600gbit,3us "
+    "--step-ms 90";
+
+struct Options {
+  std::string recipe, model, inter, intra, sweep, html;
+  std::int64_t parameters = 0, steps = 100'000;
+  int nodes = 0, per_node = 1, threads = 1;
+  double step_ms = -1, backward = 2.0 / 3, memory_gb = 0, batch = 0;
+  std::size_t bucket_elements = OptimizerConfig{}.bucket_elements;
+  std::vector<std::string> optimizers = {"adamw", "one-bit-adam", "zero-one-adam", "birder"};
+  bool json = false, shares_cores = false, bf16 = false, probe = false;
+
+  bool wants_cluster() const { return nodes != 0 || !model.empty() || parameters != 0; }
+};
+
+// What --probe found. Links and hosts only where a launcher started several ranks.
+struct Probe {
+  plan::Speeds speeds = {};
+  std::vector<Host> hosts = {};
+  std::optional<Link> inter = {}, intra = {};
+};
+
+Probe probe(Transport& world) {
+  Probe found{.speeds = measure_speeds(), .hosts = hosts_of(world)};
+  const auto slowest = [](const std::vector<PairLink>& links) -> std::optional<Link> {
+    std::optional<Link> least;
+    for (const PairLink& pair : links)
+      if (!least || pair.link.bytes_per_second < least->bytes_per_second) least = pair.link;
+    return least;
+  };
+  if (found.hosts.size() > 1) found.inter = slowest(measure_links(world, pairs_of(found.hosts)));
+  if (found.hosts.front().ranks.size() > 1)
+    found.intra = slowest(
+        measure_links(world, {{found.hosts.front().ranks[0], found.hosts.front().ranks[1]}}));
+  return found;
+}
+
+// The launcher's ranks are the cluster, unless the options tell of another.
+void use(const Probe& found, Options& options, Plan& plan) {
+  plan.scenario.speeds = found.speeds;
+  plan.notes.push_back("coding speed: measured on one thread of this machine");
+  if (found.hosts.empty()) return;
+  const auto ranks = static_cast<int>(found.hosts.front().ranks.size());
+  for (const Host& host : found.hosts)
+    if (static_cast<int>(host.ranks.size()) != ranks)
+      fail(Code::kInvalidArgument, "{} has {} ranks, {} has {}: start equally many on each host",
+           host.name, host.ranks.size(), found.hosts.front().name, ranks);
+  if (options.nodes == 0) {
+    options.nodes = static_cast<int>(found.hosts.size());
+    options.per_node = ranks;
+  }
+  const auto measured = [&](const char* what, const std::optional<Link>& link, std::string& text) {
+    if (!link || !text.empty()) return;
+    text =
+        fmt::format("{:.0f}bit,{:.3f}us", 8 * link->bytes_per_second, 1e6 * link->latency_seconds);
+    plan.notes.push_back(fmt::format("{}: measured, {} and {}", what,
+                                     rate_text(link->bytes_per_second),
+                                     time_text(link->latency_seconds)));
+  };
+  measured("links inside a node", found.intra, options.intra);
+  measured("links between nodes", found.inter, options.inter);
+  if (found.hosts.size() == 1)
+    measured("links between nodes: all ranks are on one host, so what is between two of them",
+             found.intra, options.inter);
+}
+
+plan::Cluster cluster_of(const Options& options) {
+  plan::Cluster cluster{
+      .nodes = options.nodes, .per_node = options.per_node, .inter = {}, .intra = {}};
+  const auto link = [](const char* name, const std::string& text, bool needed) -> Link {
+    if (!text.empty()) return parse_link(text);
+    if (needed) fail(Code::kInvalidArgument, "{} is missing, as in: {}", name, kExample);
+    return {};
+  };
+  cluster.inter = link("--inter RATE[,LATENCY]", options.inter, options.nodes > 1);
+  cluster.intra = link("--intra RATE[,LATENCY]", options.intra, options.per_node > 1);
+  return cluster;
+}
+
+plan::Work work_of(const Options& options) {
+  if (options.model.empty() && options.parameters == 0)
+    fail(Code::kInvalidArgument, "give --model NAME or --params N, as in: {}", kExample);
+  if (options.step_ms < 0)
+    fail(Code::kInvalidArgument,
+         "give --step-ms, the time of forward and backward on one rank, as in: {}", kExample);
+  if (options.parameters < 0)
+    fail(Code::kInvalidArgument, "--params {}: give at least 1, as in --params 110000000",
+         options.parameters);
+  return {.parameters = options.parameters > 0 ? static_cast<std::size_t>(options.parameters)
+                                               : parameters_of(options.model),
+          .step_seconds = options.step_ms / 1e3,
+          .backward_share = options.backward,
+          .bucket_elements = options.bucket_elements,
+          .shares_cores = options.shares_cores};
+}
+
+// The shares of dense, coded and silent steps: a recipe's, or the defaults for so many steps.
+void set_schedules(const Options& options, Plan& plan) {
+  if (!options.recipe.empty()) {
+    const plan::Recipe& recipe = plan::recipe(options.recipe);
+    plan.scenario.one_bit_adam = recipe.one_bit_adam();
+    plan.scenario.zero_one_adam = recipe.zero_one_adam();
+    plan.notes.push_back(fmt::format("steps of the recipe {}", recipe.name));
+    return;
+  }
+  plan.scenario.one_bit_adam = plan::default_rounds(Algorithm::kOneBitAdam, options.steps);
+  plan.scenario.zero_one_adam = plan::default_rounds(Algorithm::kZeroOneAdam, options.steps);
+  plan.notes.push_back(
+      fmt::format("a run of {} steps with the default schedules of each optimizer", options.steps));
+}
+
+void set_speeds(const Options& options, bool probed, Plan& plan) {
+  constexpr double kReferenceMemory = 20;  // GB/s of one core where the defaults were measured
+  double times = options.threads;
+  if (options.memory_gb > 0) {
+    times *= options.memory_gb / kReferenceMemory;
+    plan.notes.push_back(
+        fmt::format("coding speed: scaled from the recorded one to {} GB/s of memory (assumed)",
+                    options.memory_gb));
+  } else if (!probed) {
+    plan.notes.push_back(
+        "coding speed: recorded on one core of the machine of bench/results/kernels.md; --probe "
+        "measures this one");
+  }
+  plan.scenario.speeds = plan.scenario.speeds.faster(times);
+}
+
+Plan make_plan(Options options, const std::optional<Probe>& found) {
+  Plan plan;
+  if (found) use(*found, options, plan);
+  plan.model = options.model.empty() ? "model" : options.model;
+  plan.scenario.cluster = cluster_of(options);
+  plan.scenario.work = work_of(options);
+  plan.scenario.optimizers = options.optimizers;
+  plan.scenario.bf16 = options.bf16;
+  plan.batch = options.batch;
+  set_schedules(options, plan);
+  set_speeds(options, found.has_value(), plan);
+  plan.arms = compare(plan.scenario);
+  plan.best = best_exchanges(plan.arms);
+  plan.advice = advice(plan.scenario, plan.arms);
+  if (!options.sweep.empty() || !options.html.empty()) {
+    constexpr int kPoints = 41;
+    const auto [from, to] =
+        parse_sweep(options.sweep.empty() ? "inter=100mbit..400gbit" : options.sweep);
+    plan.sweep = sweep(plan.scenario, plan.best, from, to, kPoints);
+  }
+  return plan;
+}
+
+void write_page(const Plan& plan, const std::string& path) {
+  std::ofstream file(path);
+  file << to_page(plan);
+  file.close();
+  if (!file) fail(Code::kFile, "cannot write {}: is its folder there and writable?", path);
+}
+
+void show(const Options& options, const std::optional<Probe>& found) {
+  const Plan plan = make_plan(options, found);
+  if (!options.html.empty()) write_page(plan, options.html);
+  options.json ? fmt::print("{}\n", to_json(plan).dump(2)) : print(plan);
+}
+
+void run(const Options& options) {
+  if (!options.recipe.empty() && !options.wants_cluster()) {
+    const plan::Recipe& recipe = plan::recipe(options.recipe);
+    options.json ? fmt::print("{}\n", to_json(recipe).dump(2)) : print(recipe);
+    return;
+  }
+  if (!options.probe) return show(options, {});
+  if (!under_mpirun()) return show(options, Probe{.speeds = measure_speeds()});
+  run_under_mpi([&](MpiSession& mpi) {
+    const Probe found = probe(mpi.world());
+    if (mpi.world().rank() == 0) show(options, found);
+  });
+}
+
+void add_cluster_options(CLI::App& command, Options& options) {
+  command.add_option("--nodes", options.nodes, "Nodes of the cluster");
+  command.add_option("--per-node", options.per_node, "Ranks of a node")->capture_default_str();
+  command.add_option("--inter", options.inter,
+                     "A node's link to the others: RATE[,LATENCY], e.g. 10gbit,20us");
+  command.add_option("--intra", options.intra, "A rank's link inside its node, e.g. 600gbit,3us");
+}
+
+void add_work_options(CLI::App& command, Options& options) {
+  auto* model = command.add_option("--model", options.model, "A model by name, e.g. bert-base");
+  command.add_option("--params", options.parameters, "Parameters of the model")->excludes(model);
+  command.add_option("--step-ms", options.step_ms, "Forward and backward of one rank alone");
+  command.add_option("--backward", options.backward, "The share of it that is backward")
+      ->check(CLI::Range(0.0, 1.0));
+  command.add_option("--batch", options.batch, "Samples of a rank and step, for samples/s")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--bucket-elements", options.bucket_elements, "Of the exchange")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 32))
+      ->capture_default_str();
+  command.add_option("--steps", options.steps, "Length of the run, for the schedules")
+      ->check(CLI::Range(std::int64_t{10}, std::int64_t{1} << 30))
+      ->capture_default_str();
+}
+
+void add_coding_options(CLI::App& command, Options& options) {
+  command.add_option("--threads", options.threads, "Threads that code on a rank")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command
+      .add_option("--memory-gb-per-s", options.memory_gb,
+                  "Memory bandwidth of what codes (recorded speeds: 20; a V100: 700)")
+      ->check(CLI::PositiveNumber);
+  command.add_flag("--shares-cores", options.shares_cores,
+                   "Coding runs on the cores that compute the gradients");
+  command.add_flag("--probe", options.probe,
+                   "Measure the coding speed here and, under mpirun, the links");
+  command.add_flag("--bf16", options.bf16, "Dense steps of 1-bit Adam and 0/1 Adam in bf16");
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("plan", "Will it pay? Step times of dense and coded exchanges");
+  command->footer(fmt::format(
+      "Examples:\n  {}\n"
+      "  laconic plan --params 110000000 --nodes 16 --inter 1gbit,50us --step-ms 300 --sweep "
+      "inter=100mbit..100gbit --html plan.html\n"
+      "  laconic plan --recipe bert-large\n"
+      "  mpirun -n 8 --host a:4,b:4 laconic plan --model gpt2 --step-ms 250 --probe",
+      kExample));
+  command->add_option("--recipe", options->recipe,
+                      "Volume and rounds of a published schedule: bert-base, bert-large, gpt2, "
+                      "imagenet; with a cluster: its schedule");
+  add_cluster_options(*command, *options);
+  add_work_options(*command, *options);
+  add_coding_options(*command, *options);
+  command->add_option("--optimizers", options->optimizers, "Which, with commas between")
+      ->delimiter(',')
+      ->check(CLI::IsMember(planned_optimizers()));
+  command->add_option("--sweep", options->sweep, "Rates between nodes, inter=100mbit..100gbit");
+  command->add_option("--html", options->html, "Also write a page with a plot to this file");
+  command->add_flag("--json", options->json, "An object instead of a table");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace laconic::app

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "laconic/plan/cost.h"
+
+// The ways to train that `laconic plan` puts side by side.
+namespace laconic::app {
+
+struct Scenario {
+  plan::Cluster cluster;
+  plan::Work work;
+  plan::Speeds speeds;
+  std::vector<std::string> optimizers;
+  bool bf16 = false;  // the dense steps of 1-bit Adam and 0/1 Adam
+  Rounds one_bit_adam, zero_one_adam;
+};
+
+struct Arm {
+  std::string optimizer, wire, exchange;  // "birder", "two-round", "nodes"
+  plan::Method method;
+  Rounds rounds;
+  plan::Average cost{};
+  double memory = 0;
+  double over_fp32 = 0, over_bf16 = 0;              // speed against the all-reduces of AdamW
+  double pays_below_fp32 = 0, pays_below_bf16 = 0;  // plan::break_even
+
+  double seconds() const { return cost.mean.seconds; }
+  bool dense() const { return rounds.coded == 0 && rounds.steps == rounds.dense; }
+  std::string name() const { return optimizer + " " + wire; }
+};
+
+// "adamw", …: what --optimizers may name.
+const std::vector<std::string>& planned_optimizers();
+
+// The all-reduces of AdamW in fp32 and bf16 come first, whatever was asked for.
+std::vector<Arm> compare(const Scenario& scenario);
+
+// The faster of each optimizer and wire, in order.
+std::vector<Arm> best_exchanges(const std::vector<Arm>& arms);
+
+// Mean seconds of a step of each at a rate between nodes (bytes a second).
+struct Point {
+  double rate;
+  std::vector<double> seconds;
+};
+std::vector<Point> sweep(const Scenario& scenario, const std::vector<Arm>& arms, double from,
+                         double to, int points);
+
+// A sentence or two: what to use, and where that ends. Coding must gain 5 % to be advised.
+std::string advice(const Scenario& scenario, const std::vector<Arm>& arms);
+
+}  // namespace laconic::app

@@ -1,0 +1,222 @@
+#include "app/plan/probe.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+
+#include "app/sweeps.h"
+#include "app/timing.h"
+#include "laconic/kernels/dense.h"
+#include "laconic/kernels/plain.h"
+#include "laconic/kernels/random_sign.h"
+#include "laconic/kernels/sign.h"
+#include "laconic/kernels/update.h"
+
+namespace laconic::app {
+namespace {
+
+namespace k = kernels;
+
+constexpr std::size_t kElements = std::size_t{8} << 20, kTile = 4096;
+
+// The quickest of three, after one that is not counted: others may be using the machine.
+double seconds_per_element(const std::function<void()>& work) {
+  work();
+  std::vector<double> times;
+  for (int i = 0; i < 3; ++i) times.push_back(seconds_of(work));
+  return Sample(times).least / static_cast<double>(kElements);
+}
+
+double per_tile(const std::function<void(std::size_t at)>& work) {
+  return seconds_per_element([&] {
+    for (std::size_t at = 0; at < kElements; at += kTile) work(at);
+  });
+}
+
+double serve(const Arrays& a, int voices) {
+  static float q[kTile];
+  return per_tile([&](std::size_t at) {
+    std::array<k::Coded, 16> from;
+    from.fill({0.5F, a.bits.data() + at / 8});
+    k::Lanes lanes;
+    k::serve(from.data(), voices, 1.0F, a.e.data() + at, nullptr, kTile, k::Norm::kL2, q, lanes);
+  });
+}
+
+double count(const Arrays& a, int voices) {
+  static std::uint8_t planes[kTile / 64 * 8 * 8];
+  static std::uint16_t voters[kTile / 64];
+  const std::uint8_t active[8] = {255, 255, 255, 255, 255, 255, 255, 255};
+  return per_tile([&](std::size_t at) {
+    std::array<const std::uint8_t*, 16> bits, actives;
+    bits.fill(a.bits.data() + at / 8);
+    actives.fill(active);
+    k::count_signs(bits.data(), actives.data(), voices, kTile / 64, planes, voters);
+  });
+}
+
+double redraw(const Arrays& a) {
+  static std::uint8_t planes[kTile / 64 * 8 * 3];
+  static std::uint16_t voters[kTile / 64];
+  std::fill(std::begin(voters), std::end(voters), std::uint16_t{4});
+  return per_tile([&](std::size_t at) {
+    k::redraw({.key = {1, 2}}, at, planes, voters, 3, kTile, a.bits.data() + at / 8);
+  });
+}
+
+void measure_coders(Arrays& a, plan::Speeds& s) {
+  static float tile[kTile];
+  static std::uint16_t half[kTile];
+  constexpr int kVoices = 9;
+  float *g = a.g.data(), *m = a.m.data(), *x = a.x.data(), *e = a.e.data();
+  s.copy = seconds_per_element([&] { k::move({.reads = {g}, .writes = {x}}, kElements); });
+  s.add_voice = per_tile([&](std::size_t at) {
+                  const float* from[] = {g + at, m + at, e + at, a.v.data() + at};
+                  k::sum(from, 4, kTile, 0.25F, x + at);
+                }) /
+                4;
+  auto* wide = reinterpret_cast<std::uint16_t*>(x);
+  s.narrow = per_tile([&](std::size_t at) { k::to_bf16(g + at, kTile, wide + at); });
+  s.widen = per_tile([&](std::size_t at) {
+    std::memcpy(half, wide + at, sizeof half);
+    k::from_bf16(half, kTile, tile);
+  });
+  s.encode = per_tile([&](std::size_t at) {
+    k::Lanes lanes;
+    k::measure(g + at, e + at, nullptr, kTile, k::Norm::kL2, tile, lanes);
+    const float scale = k::scale_of(k::fold(lanes), kTile, k::Norm::kL2);
+    k::code(tile, nullptr, kTile, scale, 1.0F, e + at, a.bits.data() + at / 8);
+  });
+  s.decode = per_tile([&](std::size_t at) {
+    k::decode({0.5F, a.bits.data() + at / 8}, kTile, tile);
+  });
+  s.sign_voice = std::max(0.0, (serve(a, kVoices) - serve(a, 1)) / (kVoices - 1));
+  s.draw = per_tile([&](std::size_t at) {
+    k::draw({.key = {1, 2}}, at, g + at, nullptr, kTile, a.bits.data() + at / 8);
+  });
+  s.count_voice = std::max(0.0, (count(a, kVoices) - count(a, 1)) / (kVoices - 1));
+  s.redraw = redraw(a);
+}
+
+void measure_updates(Arrays& a, plan::Speeds& s) {
+  const k::AdamStep step{0.9F, 0.1F, 0.999F, 0.001F, 1e-4F, 1.0F, 1.0F, 1e-8F, 0.0F};
+  float *g = a.g.data(), *m = a.m.data(), *v = a.v.data(), *x = a.x.data(), *e = a.e.data();
+  const auto beyond = [](double whole, double part) { return std::max(0.0, whole - part); };
+  s.sgdm.after = per_tile([&](std::size_t at) {
+    k::sgdm({0.9F, 1e-4F, 1.0F}, g + at, m + at, x + at, kTile);
+  });
+  s.adamw.after =
+      per_tile([&](std::size_t at) { k::adamw(step, g + at, m + at, v + at, x + at, kTile); });
+  s.zero_one_silent = per_tile([&](std::size_t at) {
+    k::zero_one_local(step, 0.5F, g + at, m + at, v + at, e + at, x + at, kTile);
+  });
+  s.one_bit_adam = {beyond(seconds_per_element([&] { one_bit_code(a); }), s.encode),
+                    beyond(seconds_per_element([&] { one_bit_take(a); }), s.decode)};
+  s.zero_one_adam = {beyond(seconds_per_element([&] { zero_one_code(a); }), s.encode),
+                     beyond(seconds_per_element([&] { zero_one_take(a); }), s.decode)};
+  s.birder = {seconds_per_element([&] { birder_code(a); }),
+              beyond(seconds_per_element([&] { birder_take(a); }), s.decode)};
+}
+
+// Of the two ranks of `pair`: seconds of one all-gather of `bytes` bytes a rank.
+double exchange_seconds(Transport& pair, std::size_t bytes, int times) {
+  const Buffer<std::byte> mine(bytes), all(2 * bytes);
+  pair.all_gather(mine.span(), all.span());
+  return seconds_of([&] {
+           for (int i = 0; i < times; ++i) pair.all_gather(mine.span(), all.span());
+         }) /
+         times;
+}
+
+Link measure_link(Transport& pair) {
+  constexpr int kPings = 50;
+  constexpr double kLongEnough = 5e-3;
+  Link link;
+  link.latency_seconds = exchange_seconds(pair, 8, kPings);
+  double seconds = 0;
+  std::size_t bytes = std::size_t{32} << 10;
+  // Both ranks must agree when to stop, so rank 0's clock counts.
+  while (seconds < kLongEnough && bytes < std::size_t{16} << 20) {
+    bytes *= 2;
+    seconds = exchange_seconds(pair, bytes, 2);
+    pair.broadcast(std::as_writable_bytes(std::span(&seconds, 1)), 0);
+  }
+  link.bytes_per_second =
+      static_cast<double>(bytes) / std::max(seconds / 2, seconds - link.latency_seconds);
+  return link;
+}
+
+}  // namespace
+
+plan::Speeds measure_speeds() {
+  Arrays arrays(kElements);
+  plan::Speeds speeds;
+  measure_coders(arrays, speeds);
+  measure_updates(arrays, speeds);
+  return speeds;
+}
+
+MemorySpeed measure_memory() {
+  const Buffer<float> a(kElements), b(kElements);
+  const auto rate = [&](const k::Traffic& traffic) {
+    return traffic.bytes_per_element() / seconds_per_element([&] { k::move(traffic, kElements); });
+  };
+  std::fill_n(a.data(), kElements, 1.0F);
+  std::fill_n(b.data(), kElements, 1.0F);
+  return {rate({.reads = {a.data(), b.data()}}),
+          rate({.reads = {a.data()}, .updates = {b.data()}})};
+}
+
+std::vector<Host> hosts_of(Transport& world) {
+  struct Name {
+    std::uint64_t host;
+    char text[64];
+  };
+  Name mine{world.host(), {}};
+  gethostname(mine.text, sizeof mine.text - 1);
+  std::vector<Name> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  std::vector<Host> hosts;
+  std::vector<std::uint64_t> ids;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const auto at = std::find(ids.begin(), ids.end(), all[r].host);
+    if (at == ids.end()) {
+      ids.push_back(all[r].host);
+      hosts.push_back({all[r].text, {static_cast<int>(r)}});
+    } else {
+      hosts[static_cast<std::size_t>(at - ids.begin())].ranks.push_back(static_cast<int>(r));
+    }
+  }
+  return hosts;
+}
+
+std::vector<std::pair<int, int>> pairs_of(const std::vector<Host>& hosts) {
+  std::vector<int> ranks;
+  if (hosts.size() == 1)
+    ranks = hosts.front().ranks;
+  else
+    for (const Host& host : hosts) ranks.push_back(host.ranks.front());
+  std::vector<std::pair<int, int>> pairs;
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    for (std::size_t j = i + 1; j < ranks.size(); ++j) pairs.emplace_back(ranks[i], ranks[j]);
+  return pairs;
+}
+
+std::vector<PairLink> measure_links(Transport& world,
+                                    const std::vector<std::pair<int, int>>& pairs) {
+  std::vector<PairLink> links;
+  for (const auto& [one, other] : pairs) {
+    const bool mine = world.rank() == one || world.rank() == other;
+    const auto pair = world.split(mine ? 1 : 0);
+    PairLink link{one, other, {}};
+    if (mine) link.link = measure_link(*pair);
+    world.broadcast(std::as_writable_bytes(std::span(&link, 1)), one);
+    links.push_back(link);
+  }
+  return links;
+}
+
+}  // namespace laconic::app

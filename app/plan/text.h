@@ -1,0 +1,30 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+
+#include "app/plan/arms.h"
+#include "laconic/plan/recipes.h"
+
+// What `laconic plan` says: as a table, as JSON and as a page.
+namespace laconic::app {
+
+struct Plan {
+  std::string model;
+  Scenario scenario;
+  double batch = 0;                // samples of a rank and step; 0: not given
+  std::vector<std::string> notes;  // where figures come from
+  std::vector<Arm> arms, best;
+  std::vector<Point> sweep;  // of `best`
+  std::string advice;
+};
+
+void print(const Plan& plan);
+nlohmann::json to_json(const Plan& plan);
+// A whole HTML page with a plot of the sweep; nothing is loaded from elsewhere.
+std::string to_page(const Plan& plan);
+
+void print(const plan::Recipe& recipe);
+nlohmann::json to_json(const plan::Recipe& recipe);
+
+}  // namespace laconic::app

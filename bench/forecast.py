@@ -1,0 +1,148 @@
+"""What `laconic plan`'s cost model says of a training step, beside what it took: 24 settings on this machine.
+
+The ranks are threads of one process that share this machine's cores, on an emulated network. What the model is given, the same for every setting
+of a model and a number of ranks, is measured without a network: the compute time of a step from silent steps (all ranks compute at once and say
+nothing), the coding speed by `laconic plan --probe` on all cores at once, slowed by ranks/cores where there are more ranks than cores. Coding takes
+turns with the backward pass (`shares_cores`). When buckets are ready follows from the layers' multiplications. Two numbers are fitted, on 16 of the
+settings: what a message costs a rank whatever its length, and one factor on the coding speed. The other 8, every third, are never looked at.
+"""
+import json
+import math
+import os
+import statistics
+
+OPTIONS = {
+    "gpt2-mini": "--task text --data generated --model gpt2-mini --batch 4 --set optimizer.bucket_elements=131072",
+    "resnet20": "--task fashion-mnist --data generated --model resnet20 --batch 16 --set optimizer.bucket_elements=32768",
+}
+COMMON = "--steps 18 --set run.validate_every=100000 --set run.validation_examples=16 --set optimizer.weight_decay=0"
+# Model, ranks, ranks of a node, rate of a node's card.
+GROUPS = (("gpt2-mini", 2, 1, "100mbit"), ("gpt2-mini", 2, 1, "1gbit"), ("gpt2-mini", 4, 2, "1gbit"), ("gpt2-mini", 4, 1, None),
+          ("resnet20", 4, 1, "100mbit"), ("resnet20", 2, 1, "10gbit"))
+# As trained, and as the model calls it.
+METHODS = (("adamw", {"optimizer": "adamw"}), ("adamw-bf16", {"optimizer": "adamw", "bf16": True}),
+           ("one-bit-adam --set optimizer.freeze_step=1", {"optimizer": "one-bit-adam"}), ("birder", {"optimizer": "birder"}))
+SILENT = "zero-one-adam --set optimizer.variance_freeze_step=1 --set optimizer.double_every=1 --set optimizer.max_interval=1024"
+LATENCY = "50us"
+MESSAGES = [1e-6 * 1.25**k for k in range(30)]
+FACTORS = [0.5 * 1.05**k for k in range(30)]
+
+
+def layers(model):
+    """(parameters, multiplications) in the order of memory."""
+    if model == "gpt2-mini":
+        width, length, tokens = 128, 128, 260
+        block = 12 * width * width + 13 * width
+        return [(width * tokens, 0), (width * length, 0)] + 5 * [(block, 12 * width * width + 2 * width * length)] + [(2 * width, 0)]
+    found, before, side = [(9 * 16 + 32, 9 * 16 * 28 * 28)], 16, 28
+    for stage, channels in enumerate((16, 32, 64)):
+        side = 28 >> stage
+        for _ in range(6):
+            found.append((9 * before * channels + 2 * channels, 9 * before * channels * side * side))
+            before = channels
+    return [*found, (650, 640)]
+
+
+def ready(model, bucket):
+    """The share of backward after which each bucket is complete, first exchanged first."""
+    all_layers = layers(model)
+    total = sum(work for _, work in all_layers)
+    ends, done = [], 0.0  # (first element of a layer, share of backward when it is done)
+    at = sum(count for count, _ in all_layers)
+    length = at
+    for count, work in reversed(all_layers):
+        at -= count
+        done += work / total
+        ends.append((at, done))
+    begins = range((length - 1) // bucket * bucket, -1, -bucket)
+    return [next(share for start, share in ends if start <= begin) for begin in begins], length
+
+
+def steps_of(folder, kind):
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()][4:]
+    return [line for line in lines if line["kind"] == kind]
+
+
+class Machine:
+    """What is measured once."""
+
+    def __init__(self, run, laconic, folder, commands):
+        self.run, self.laconic, self.folder, self.commands = run, laconic, folder, commands
+        self.cores = len(os.sched_getaffinity(0))
+        self.speeds = self.probe()
+        self.silent = {}
+
+    def probe(self):
+        out = self.folder / "probe.json"
+        line = f"mpirun -n {self.cores} {self.laconic} plan --params 1000000 --nodes 2 --inter 1gbit --step-ms 1 --probe --json"
+        self.run(self.commands, line, out)
+        return json.loads(out.read_text())["speeds"]
+
+    def train(self, name, model, ranks, optimizer, extra=""):
+        out = self.folder / name
+        self.run(self.commands, f"{self.laconic} train {OPTIONS[model]} --ranks {ranks} --threads 1 --optimizer {optimizer} {COMMON} {extra} --out {out} --overwrite")
+        return out
+
+    def step_without_words(self, model, ranks):
+        """Median seconds of a silent step."""
+        key = (model, ranks)
+        if key not in self.silent:
+            out = self.train(f"{model}-{ranks}-silent", model, ranks, SILENT)
+            self.silent[key] = statistics.median(step["step_seconds"] for step in steps_of(out, "silent"))
+        return self.silent[key]
+
+
+def inputs(machine, model, ranks, per_node, rate, method):
+    bucket = int(OPTIONS[model].split("bucket_elements=")[1])
+    shares, parameters = ready(model, bucket)
+    slower = max(1.0, ranks / machine.cores)
+    update = machine.speeds["zero_one_silent"] * parameters * slower
+    return {**method, "parameters": parameters, "step_seconds": machine.step_without_words(model, ranks) - update, "nodes": ranks // per_node, "per_node": per_node,
+            "inter": f"{rate},{LATENCY}" if rate else None, "exchange": "nodes" if per_node > 1 else "flat", "bucket_elements": bucket, "ready": shares,
+            "shares_cores": True, "threads": 1 / slower, "slices": 32, "total_steps": 100}
+
+
+def forecast(plan, given, speeds, message, factor):
+    given = dict(given)
+    found = plan.predict(given.pop("optimizer"), speeds={**speeds, "message": message}, **{**given, "threads": given["threads"] * factor})
+    return found["steps"].get("coded") or found["steps"]["dense"]
+
+
+def fit(plan, rows, speeds):
+    """The cost of a message and the factor on coding speed with the least squared error of the logarithm."""
+    def loss(pair):
+        return sum(math.log(forecast(plan, row["given"], speeds, *pair)["seconds"] / row["measured_seconds"]) ** 2 for row in rows if not row["held_out"])
+    return min(((message, factor) for message in MESSAGES for factor in FACTORS), key=loss)
+
+
+def measure(machine, only=None):
+    rows = []
+    for model, ranks, per_node, rate in GROUPS:
+        for optimizer, method in METHODS:
+            index = len(rows)
+            if only is not None and index not in only:
+                rows.append(None)
+                continue
+            extra = (f"--emulate {rate},{LATENCY} " if rate else "") + (f"--ranks-per-node {per_node}" if per_node > 1 else "")
+            out = machine.train(f"{index}", model, ranks, optimizer, extra)
+            steps = steps_of(out, "dense" if optimizer.startswith("adamw") else "coded")
+            rows.append({"model": model, "ranks": f"{ranks // per_node} x {per_node}", "rate": rate or "unshaped", "optimizer": optimizer.split()[0],
+                         "held_out": index % 3 == 2, "measured_seconds": statistics.median(step["step_seconds"] for step in steps),
+                         "bytes": statistics.median(step["bytes"] for step in steps), "given": inputs(machine, model, ranks, per_node, rate, method)})
+    return [row for row in rows if row]
+
+
+def study(run, laconic, folder, commands, only=None):
+    from laconic import plan
+
+    machine = Machine(run, laconic, folder, commands)
+    rows = measure(machine, only)
+    message, factor = fit(plan, rows, machine.speeds)
+    for row in rows:
+        cost = forecast(plan, row["given"], machine.speeds, message, factor)
+        row["compute_seconds"] = row.pop("given")["step_seconds"]
+        row["predicted_seconds"] = cost["seconds"]
+        row["error"] = cost["seconds"] / row["measured_seconds"] - 1
+        row["bytes_predicted"] = cost["bytes_inside_node"] + cost["bytes_between_nodes"]
+        row["message_seconds"], row["coding_factor"] = message, factor
+    return rows

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "laconic/core/parallel.h"
+#include "laconic/optim/config.h"
+#include "laconic/optim/policy.h"
+#include "laconic/transport/emulated.h"
+
+// What a training step costs on a given cluster. Pure functions: nothing is sent or measured here.
+// All throw Error(kInvalidArgument), with a right example, for what cannot exist.
+namespace laconic::plan {
+
+// Equal nodes. The ranks of a node share one full-duplex network card; inside it each has a link of
+// its own.
+struct Cluster {
+  int nodes = 1, per_node = 1;
+  Link inter, intra;
+  int ranks() const noexcept { return nodes * per_node; }
+};
+
+// What one rank computes. Buckets are those of an Optimizer: exchanged from the last to the first.
+struct Work {
+  std::size_t parameters = 0;
+  double step_seconds = 0;          // forward and backward, nothing else running
+  double backward_share = 2.0 / 3;  // of them
+  std::size_t bucket_elements = OptimizerConfig{}.bucket_elements;
+  // The share of the backward pass after which a bucket is ready, first exchanged first; empty: in
+  // proportion to the elements.
+  std::vector<double> ready = {};
+  int useful_slices = Transport::kUsefulSlices;  // of the engine: 8 over torch.distributed
+  bool shares_cores = false;  // coding takes turns with the backward pass on the same cores
+};
+
+// Seconds of one rank for one element; per voice where several are added. `before` and `after` are
+// what the moments and the weights add to coding and decoding (Birder's draws are in its `before`).
+// The defaults are of one core of the machine of bench/results/kernels.md.
+struct Speeds {
+  struct Update {
+    double before, after;
+  };
+  double copy = 0.60e-9, add_voice = 0.44e-9, narrow = 0.43e-9, widen = 0.46e-9;
+  double encode = 0.62e-9, sign_voice = 0.08e-9, decode = 0.20e-9;
+  double draw = 0.76e-9, count_voice = 0.05e-9, redraw = 0.86e-9;
+  Update sgdm{0, 0.82e-9}, adamw{0, 1.23e-9};
+  Update one_bit_adam{0.60e-9, 0.80e-9}, zero_one_adam{0.70e-9, 1.20e-9}, birder{0.96e-9, 0.40e-9};
+  double zero_one_silent = 1.73e-9;
+  double message = 1e-6;  // of a message to one peer, whatever its length
+  double byte = 0;        // of a byte that is sent and one that is received
+
+  // All by name ("adamw_before", …), for texts; the last two do not scale with memory.
+  std::vector<std::pair<const char*, double*>> fields();
+  // All that scales with memory, so many times as fast.
+  Speeds faster(double times) const;
+};
+
+// Who talks to whom. An all-reduce is what others offer: ring or tree, whichever is better, and
+// updates overlapped as here, so that a comparison is of the exchanges.
+enum class Topology : std::uint8_t { kAllReduce, kFlat, kNodes };
+
+// One step of an optimizer.
+struct Method {
+  Algorithm algorithm = Algorithm::kAdamW;
+  Step::Kind step = Step::Kind::kDense;  // kDense, kCoded or kSilent
+  Topology topology = Topology::kFlat;
+  bool bf16 = false;  // dense steps
+  RandomForm form = RandomForm::kTwoRound;
+  std::size_t scale_block = 4096;
+  bool update = true;  // false: the mean of a vector in memory alone, as in `laconic bench mean`
+};
+
+struct Forecast {
+  double seconds = 0;                                 // the step
+  double exposed = 0;                                 // of it, what links without limits would save
+  double coding = 0, inter_busy = 0, intra_busy = 0;  // seconds of work, overlapped or not
+  double bytes_inside = 0, bytes_between = 0;         // sent by a rank; between nodes
+};
+
+// Runs one step of one rank as a sequence of events: the ranks are alike. Its bytes are exactly
+// those of the mean (an all-reduce: 2(n-1)/n of the vector).
+Forecast predict(const Cluster& cluster, const Work& work, const Speeds& speeds,
+                 const Method& method);
+
+// The steps of a whole run in their proportions.
+struct Average {
+  Forecast dense, coded, silent;  // one step of each
+  double dense_share = 0, coded_share = 0, silent_share = 0;
+  Forecast mean;
+};
+// `method.step` is not looked at.
+Average predict(const Cluster& cluster, const Work& work, const Speeds& speeds, Method method,
+                const Rounds& rounds);
+
+// Bytes of weights, gradients and optimizer state on a rank.
+double memory_bytes(const Cluster& cluster, const Work& work, const Method& method);
+
+// The highest rate between nodes, in bytes a second, at which `ours` takes no longer than `theirs`:
+// 0 when it never does, infinity when it does at kHighest too.
+inline constexpr double kLowestRate = 1e6 / 8, kHighestRate = 10e12 / 8;
+double break_even(const Cluster& cluster, FunctionRef<double(const Cluster&)> ours,
+                  FunctionRef<double(const Cluster&)> theirs);
+
+}  // namespace laconic::plan

@@ -1,0 +1,297 @@
+#include "laconic/plan/exchange.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "laconic/collective/channel.h"
+#include "laconic/collective/layout.h"
+#include "laconic/kernels/random_sign.h"
+#include "laconic/wire/chunk.h"
+
+namespace laconic::plan {
+
+Rank::Rank(const Cluster& cluster, const Work& work, const Speeds& speeds)
+    : cluster_(cluster),
+      speeds_(speeds),
+      forward_((1 - work.backward_share) * work.step_seconds),
+      backward_(work.backward_share * work.step_seconds),
+      shares_cores_(work.shares_cores),
+      useful_slices_(work.useful_slices) {}
+
+void Rank::wait_for_backward(double share) { wait_until(forward_ + share * backward_ + lost_); }
+
+void Rank::code(double seconds) {
+  sum_.coding += seconds;
+  if (!shares_cores_) {
+    now_ += seconds;
+    return;
+  }
+  // Both go on at half speed until one of them is done.
+  const double left = std::max(0.0, forward_ + backward_ + lost_ - now_);
+  const double together = std::min(left, seconds);
+  now_ += seconds + together;
+  lost_ += together;
+}
+
+double Rank::send(double inside, double between, int peers) {
+  code(speeds_.message * peers + speeds_.byte * 2 * (inside + between));
+  double arrival = now_;
+  const auto use = [&](double bytes, const Link& link, double& free, double& busy) {
+    if (bytes == 0) return;
+    const double takes = bytes / link.bytes_per_second;
+    busy += takes;
+    free = std::max(now_, free) + takes;
+    arrival = std::max(arrival, free + link.latency_seconds);
+  };
+  use(inside, cluster_.intra, intra_free_, sum_.intra_busy);
+  use(between * cluster_.per_node, cluster_.inter, inter_free_, sum_.inter_busy);
+  sum_.bytes_inside += inside;
+  sum_.bytes_between += between;
+  return arrival;
+}
+
+double Rank::transfer(double inside, double between, double seconds) {
+  (between > 0 ? sum_.inter_busy : sum_.intra_busy) += seconds;
+  sum_.bytes_inside += inside;
+  sum_.bytes_between += between;
+  transfer_end_ = std::max(now_, transfer_end_) + seconds;
+  return transfer_end_;
+}
+
+Forecast Rank::forecast() const {
+  Forecast all = sum_;
+  all.seconds = now_;
+  return all;
+}
+
+Speeds::Update update_of(const Speeds& speeds, const Method& method) {
+  if (!method.update) return {0, speeds.copy};
+  if (method.step == Step::Kind::kDense)
+    return method.algorithm == Algorithm::kSgdm ? speeds.sgdm : speeds.adamw;
+  switch (method.algorithm) {
+    case Algorithm::kOneBitAdam: return speeds.one_bit_adam;
+    case Algorithm::kBirder: return speeds.birder;
+    default: return speeds.zero_one_adam;
+  }
+}
+
+namespace {
+
+// Bytes of the messages of a Pipeline's phases (its header names them).
+struct Sizes {
+  std::size_t share, coded, served;
+};
+
+// Seconds an element: `made` while coding, or `fill` for the node, whose voices `join` adds;
+// `code`; `voice` adds what one node said, `serve` codes the sum; `take` decodes and uses it.
+struct Cost {
+  double made, fill, join, code, voice, serve, take;
+};
+
+MeanConfig config_of(const Method& method, std::size_t elements) {
+  MeanConfig config{.kind = MeanKind::kDense,
+                    .elements = elements,
+                    .bf16 = method.bf16,
+                    .scale_block = method.scale_block,
+                    .form = method.form};
+  if (method.step == Step::Kind::kCoded)
+    config.kind =
+        method.algorithm == Algorithm::kBirder ? MeanKind::kRandomSign : MeanKind::kOneBit;
+  if (config.kind != MeanKind::kDense) config.bf16 = false;
+  return config;
+}
+
+Cost cost_of(const Speeds& s, const Method& method, const MeanConfig& config, MeanKind runs) {
+  const auto [before, after] = update_of(s, method);
+  if (runs == MeanKind::kOneBit)
+    return {.made = before,
+            .fill = before + s.copy,
+            .join = s.add_voice,
+            .code = s.encode,
+            .voice = s.sign_voice,
+            .serve = s.encode,
+            .take = after + s.decode};
+  if (runs == MeanKind::kRandomSign)
+    return {.made = method.update ? before - s.draw : 0,
+            .fill = before + s.narrow,
+            .join = s.add_voice,
+            .code = s.draw,
+            .voice = s.count_voice,
+            .serve = config.form == RandomForm::kCount ? 0 : s.redraw,
+            .take = after + s.decode};
+  return {.made = before,
+          .fill = before + s.copy,
+          .join = s.add_voice,
+          .code = config.bf16 ? s.narrow : s.copy,
+          .voice = s.add_voice,
+          .serve = config.bf16 ? s.narrow : 0,
+          .take = after + (config.bf16 ? s.widen : 0)};
+}
+
+Sizes sizes_of(const MeanConfig& config, MeanKind runs, int nodes, std::size_t capacity) {
+  if (runs == MeanKind::kOneBit) {
+    const std::size_t coded = wire::signs_size(capacity, config.scale_block);
+    return {4 * capacity, coded, coded};
+  }
+  if (runs == MeanKind::kRandomSign) {
+    const std::size_t activity = round_up((wire::words(capacity) + 7) / 8, 64);
+    const std::size_t coded = wire::random_signs_size(capacity);
+    return {2 * capacity + activity, coded,
+            config.form == RandomForm::kCount
+                ? wire::counts_size(capacity, kernels::planes_of(nodes))
+                : coded};
+  }
+  const std::size_t width = config.bf16 ? 2 : 4;
+  return {4 * capacity, width * capacity, width * capacity};
+}
+
+// The collectives of a mean as one rank sends them: flat, everyone is a peer; on nodes, those of
+// the node or those with the same local rank.
+class Ways {
+ public:
+  Ways(Rank& rank, bool hierarchical) : rank_(rank), hierarchical_(hierarchical) {}
+
+  int nodes() const { return hierarchical_ ? rank_.cluster().nodes : rank_.cluster().ranks(); }
+  int per_node() const { return hierarchical_ ? rank_.cluster().per_node : 1; }
+  double inside(std::size_t block) const {
+    const int peers = per_node() - 1;
+    return rank_.send(static_cast<double>(block) * peers, 0, peers);
+  }
+  double between(std::size_t block) const {
+    const int peers = nodes() - 1;
+    const int near = hierarchical_ ? 0 : rank_.cluster().per_node - 1;
+    const auto bytes = static_cast<double>(block);
+    return rank_.send(bytes * near, bytes * (peers - near), peers);
+  }
+
+ private:
+  Rank& rank_;
+  bool hierarchical_;
+};
+
+std::size_t times(int count, std::size_t size) { return static_cast<std::size_t>(count) * size; }
+
+// Calls work(slice) in the phases' turns, as Pipeline::exchange and SingleRound::exchange do.
+template <typename Work>
+void in_turns(std::size_t slices, std::size_t phases, const Work& work) {
+  for (std::size_t tick = 0; tick < slices + (phases - 1) * Outbox::kLag; ++tick)
+    for (std::size_t phase = 0; phase < phases; ++phase) {
+      const std::size_t late = phase * Outbox::kLag;
+      if (tick >= late && tick - late < slices) work(phase, tick - late);
+    }
+}
+
+void pipeline(Rank& rank, const Method& method, const MeanConfig& config, bool hierarchical) {
+  const Ways ways(rank, hierarchical);
+  const int nodes = ways.nodes(), per_node = ways.per_node();
+  const MeanKind runs = kind_that_runs(config.kind, per_node, nodes);
+  const Layout layout = layout_of(config, per_node, nodes, rank.useful_slices());
+  const Cost cost = cost_of(rank.speeds(), method, config, runs);
+  std::vector<double> arrival[4];
+  for (auto& of_phase : arrival) of_phase.resize(layout.slices());
+  const auto of_vector = [&](std::size_t slice) {  // real elements of the whole slice
+    const std::size_t whole = times(nodes * per_node, layout.capacity(slice));
+    const std::size_t before = times(nodes * per_node, layout.capacity(0)) * slice;
+    return static_cast<double>(
+        std::min(whole, config.elements - std::min(before, config.elements)));
+  };
+  in_turns(layout.slices(), hierarchical ? 5 : 3, [&](std::size_t phase, std::size_t slice) {
+    const std::size_t capacity = layout.capacity(slice);
+    const Sizes size = sizes_of(config, runs, nodes, capacity);
+    const double whole = of_vector(slice);
+    const double shard = std::min(whole, static_cast<double>(times(nodes, capacity)));
+    const double chunk = std::min(whole, static_cast<double>(capacity));
+    if (phase > 0) rank.wait_until(arrival[phase - 1][slice]);
+    if (hierarchical && phase == 0) {
+      rank.code(cost.fill * whole);
+      arrival[0][slice] = ways.inside(times(nodes, size.share));
+      return;
+    }
+    switch (hierarchical ? phase : phase == 2 ? 4 : phase + 1) {
+      case 1:
+        rank.code(hierarchical ? (cost.join * per_node + cost.code) * shard
+                               : (cost.made + cost.code) * whole);
+        arrival[phase][slice] = ways.between(size.coded);
+        break;
+      case 2:
+        rank.code((cost.voice * nodes + cost.serve) * chunk);
+        arrival[phase][slice] = ways.between(size.served);
+        break;
+      case 3:
+        rank.code(rank.speeds().copy / 4 * static_cast<double>(times(nodes, size.served)));
+        arrival[phase][slice] = ways.inside(times(nodes, size.served));
+        break;
+      default: rank.code(cost.take * whole);
+    }
+  });
+}
+
+void single_round(Rank& rank, const Method& method, std::size_t elements, bool hierarchical) {
+  const Ways ways(rank, hierarchical);
+  const int ranks = rank.cluster().ranks();
+  const Speeds& s = rank.speeds();
+  const auto [before, after] = update_of(s, method);
+  const Dealing dealing(elements, ranks, rank.useful_slices());
+  std::vector<double> arrival[2];
+  for (auto& of_phase : arrival) of_phase.resize(dealing.slices);
+  in_turns(dealing.slices, hierarchical ? 3 : 2, [&](std::size_t phase, std::size_t slice) {
+    const std::size_t runs = dealing.runs_of(slice);
+    const std::size_t size = wire::random_signs_size(runs * wire::kWord);
+    const std::size_t first = slice * dealing.runs_per_slice * times(ranks, wire::kWord);
+    const auto count =
+        static_cast<double>(std::min(times(ranks, runs * wire::kWord), elements - first));
+    if (phase > 0) rank.wait_until(arrival[phase - 1][slice]);
+    if (phase == 0) {
+      rank.code((method.update ? before : s.draw) * count);
+      arrival[0][slice] = ways.between(size);
+    } else if (hierarchical && phase == 1) {
+      rank.code(s.copy / 4 * static_cast<double>(times(ways.nodes(), size)));
+      arrival[1][slice] = ways.inside(times(ways.nodes(), size));
+    } else {
+      rank.code((after + s.decode) * count);
+    }
+  });
+}
+
+}  // namespace
+
+// A ring, or a pair of trees where latency counts, whose bytes are a ring's; a node's card carries
+// one edge of it.
+double all_reduce(Rank& rank, const Method& method, std::size_t elements) {
+  const Cluster& cluster = rank.cluster();
+  const int ranks = cluster.ranks();
+  const double bytes = (method.bf16 ? 2.0 : 4.0) * static_cast<double>(elements);
+  const double sent = 2 * bytes * (ranks - 1) / ranks;
+  const double between = cluster.nodes > 1 ? sent / cluster.per_node : 0;
+  const double seconds = std::max(cluster.nodes > 1 ? sent / cluster.inter.bytes_per_second : 0,
+                                  cluster.per_node > 1 ? sent / cluster.intra.bytes_per_second : 0);
+  const auto hop = [&](const Link& link) { return link.latency_seconds + rank.speeds().message; };
+  const auto levels = [](int members) {
+    return static_cast<int>(std::bit_width(static_cast<unsigned>(members) - 1));
+  };
+  const double ring = 2 * (ranks - 1) * hop(cluster.nodes > 1 ? cluster.inter : cluster.intra);
+  const double trees = 2 * (levels(cluster.nodes) * hop(cluster.inter) +
+                            levels(cluster.per_node) * hop(cluster.intra));
+  return rank.transfer(sent - between, between, seconds + std::min(ring, trees));
+}
+
+double all_reduce_coding(const Speeds& speeds, const Method& method, std::size_t elements) {
+  const double bytes = 2 * (method.bf16 ? 2.0 : 4.0);
+  return (speeds.add_voice + 2 * speeds.byte * bytes + update_of(speeds, method).after) *
+         static_cast<double>(elements);
+}
+
+void exchange(Rank& rank, const Method& method, std::size_t elements) {
+  const MeanConfig config = config_of(method, elements);
+  const bool hierarchical = method.topology == Topology::kNodes && rank.cluster().per_node > 1;
+  if (config.kind == MeanKind::kRandomSign && config.form == RandomForm::kSingleRound)
+    return single_round(rank, method, elements, hierarchical);
+  if (config.kind == MeanKind::kDense && !config.bf16 && rank.cluster().ranks() == 1)
+    return rank.code(
+        (update_of(rank.speeds(), method).before + update_of(rank.speeds(), method).after) *
+        static_cast<double>(elements));
+  pipeline(rank, method, config, hierarchical);
+}
+
+}  // namespace laconic::plan

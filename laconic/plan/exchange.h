@@ -1,0 +1,51 @@
+#pragma once
+
+#include "laconic/plan/cost.h"
+
+namespace laconic::plan {
+
+// One rank in time: its communication thread, the backward pass beside it, its links.
+class Rank {
+ public:
+  Rank(const Cluster& cluster, const Work& work, const Speeds& speeds);
+
+  const Cluster& cluster() const noexcept { return cluster_; }
+  const Speeds& speeds() const noexcept { return speeds_; }
+  int useful_slices() const noexcept { return useful_slices_; }
+
+  // Until the backward pass has done this share of its work.
+  void wait_for_backward(double share);
+  void wait_until(double time) noexcept { now_ = time > now_ ? time : now_; }
+  void code(double seconds);
+  // Returns when the like messages of the others are here. Bytes are in all, to `peers` peers.
+  double send(double inside, double between, int peers);
+  // An exchange of others, that begins when the one before it is over; returns when it is over.
+  double transfer(double inside, double between, double seconds);
+
+  // So far.
+  Forecast forecast() const;
+
+ private:
+  const Cluster& cluster_;
+  const Speeds& speeds_;
+  double forward_, backward_;
+  bool shares_cores_;
+  int useful_slices_;
+  double now_ = 0, lost_ = 0;  // lost: by which coding has put off the backward pass
+  double inter_free_ = 0, intra_free_ = 0, transfer_end_ = 0;
+  Forecast sum_;
+};
+
+// Begins the all-reduce of one bucket; returns when it is over.
+double all_reduce(Rank& rank, const Method& method, std::size_t elements);
+// What a rank computes for it.
+double all_reduce_coding(const Speeds& speeds, const Method& method, std::size_t elements);
+
+// Appends the exchange of one bucket to the rank's time. REQUIRES: neither silent nor an
+// all-reduce.
+void exchange(Rank& rank, const Method& method, std::size_t elements);
+
+// Seconds an element around and instead of an exchange.
+Speeds::Update update_of(const Speeds& speeds, const Method& method);
+
+}  // namespace laconic::plan
