@@ -18,7 +18,7 @@ ARMS = "adamw,one-bit-adam,zero-one-adam,birder"
 FIELDS = ("optimizer", "lr", "final_loss_mean", "final_loss_spread", "final_metric_mean", "final_metric_spread", "bits_per_parameter_per_step",
           "rounds", "bytes_sent_per_rank", "step_seconds", "exposed_seconds", "steps_to_baseline", "seconds_to_baseline")
 FASHION_MNIST = "--task fashion-mnist --model resnet20 --set model.width=8 --ranks 4 --batch 16"
-MASKED = "--model bert-mini --ranks 2 --batch 16 --set data.tokenizer=bpe --set data.context=48 --set data.held_out=6735"
+MASKED = "--model bert-mini --set model.depth=2 --set model.width=64 --ranks 2 --batch 32 --set data.tokenizer=bpe --set data.context=32 --set data.held_out=6735"
 
 
 class MissingData(Exception):
@@ -104,7 +104,7 @@ def bert(commands, seeds=5):
         losses, accuracies, bits = [], [], []
         for seed in range(1, seeds + 1):
             folder = RUNS / "bert" / f"{arm}-seed{seed}"
-            for task, optimizer, extra in (("mlm", arm, "--steps 120"), ("sst2", "adamw", f"--init {folder}/mlm/model.safetensors --lr 1e-3 --steps 80")):
+            for task, optimizer, extra in (("mlm", arm, "--lr 3e-3 --steps 400"), ("sst2", "adamw", f"--init {folder}/mlm/model.safetensors --lr 3e-3 --steps 400")):
                 if not (folder / task / "summary.json").exists():
                     run(commands, f"{LACONIC} train --task {task} {common} --optimizer {optimizer} --seed {seed} {extra} --out {folder}/{task} --overwrite")
             pre, fine = (json.loads((folder / task / "summary.json").read_text()) for task in ("mlm", "sst2"))

@@ -67,10 +67,12 @@ torch::DataParallelConfig parallel_config(const RunConfig& config) {
   torch::DataParallelConfig parallel{.optimizer = config.optimizer, .groups = {}, .grouping = {}};
   parallel.optimizer.threads = config.threads;
   if (config.optimizer.weight_decay > 0) {
-    parallel.groups = {{.name = "matrices", .weight_decay = config.optimizer.weight_decay},
-                       {.name = "vectors"}};
+    // Vectors first: their bucket is complete only when backward ends, and the last one is exchanged
+    // first.
+    parallel.groups = {{.name = "vectors"},
+                       {.name = "matrices", .weight_decay = config.optimizer.weight_decay}};
     parallel.grouping = [](const std::string&, const ::torch::Tensor& parameter) {
-      return parameter.dim() > 1 ? std::size_t{0} : std::size_t{1};
+      return parameter.dim() > 1 ? std::size_t{1} : std::size_t{0};
     };
   }
   return parallel;
