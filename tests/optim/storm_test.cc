@@ -29,7 +29,7 @@ std::vector<Group> storm_groups() {
 
 struct Storm {
   Algorithm algorithm;
-  RandomForm form;
+  ExchangeForm form;
   const char* name;
 };
 void PrintTo(const Storm& storm, std::ostream* out) { *out << storm.name; }
@@ -166,9 +166,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Storm{Algorithm::kSgdm, {}, "Sgdm"}, Storm{Algorithm::kAdamW, {}, "AdamW"},
                       Storm{Algorithm::kOneBitAdam, {}, "OneBitAdam"},
                       Storm{Algorithm::kZeroOneAdam, {}, "ZeroOneAdam"},
-                      Storm{Algorithm::kBirder, RandomForm::kTwoRound, "BirderTwoRound"},
-                      Storm{Algorithm::kBirder, RandomForm::kSingleRound, "BirderSingleRound"},
-                      Storm{Algorithm::kBirder, RandomForm::kCount, "BirderCount"}),
+                      Storm{Algorithm::kBirder, ExchangeForm::kTwoRound, "BirderTwoRound"},
+                      Storm{Algorithm::kBirder, ExchangeForm::kSingleRound, "BirderSingleRound"},
+                      Storm{Algorithm::kBirder, ExchangeForm::kCount, "BirderCount"}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
