@@ -70,10 +70,12 @@ def text(rows):
 
 def bert(rows):
     lines = [[row["optimizer"], f"{row['pretraining_loss']:.4f} ± {row['pretraining_loss_spread']:.4f}",
-              f"{100 * row['accuracy']:.2f} ± {100 * row['accuracy_spread']:.2f}", f"{row['bits_per_parameter_per_step']:.3f}"] for row in rows]
+              f"{100 * row['accuracy']:.2f} ± {100 * row['accuracy_spread']:.2f}", ", ".join(f"{100 * one:.1f}" for one in row["accuracies"]),
+              f"{row['bits_per_parameter_per_step']:.3f}"] for row in rows]
     return ("BERT mini (2 layers of width 64): 400 steps of masked-language-model pre-training on SST-2's sentences with each optimizer, then 400 steps of SST-2 with AdamW from "
             "there (learning rate 3e-3, the best of three for all); accuracy on 6,735 held-out training sentences, 5 seeds.\n\n"
-            + table(["pre-trained by", "masked-LM loss", "SST-2 accuracy, %", "bits/parameter/step"], lines))
+            + table(["pre-trained by", "masked-LM loss", "SST-2 accuracy, %", "of each seed", "bits/parameter/step"], lines)
+            + "\n" + distances([{**row, "accuracy_mean": row["accuracy"]} for row in rows], {**rows[0], "accuracy_mean": rows[0]["accuracy"]}, "accuracy", True))
 
 
 def network(rows):

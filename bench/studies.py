@@ -33,9 +33,11 @@ def data(name):
     return str(path)
 
 
-def run(commands, line, out=None):
-    """Runs a command line, its output into the file `out` if there is one, and remembers it as people would type it."""
+def run(commands, line, out=None, done=False):
+    """Runs a command line unless it is done, its output into the file `out` if there is one, and remembers it as people would type it."""
     shown = line.replace(os.environ.get("LACONIC_DATA", "data") + "/", "$LACONIC_DATA/")
+    if done:
+        return commands.append(shown)
     print(f"+ {shown}", flush=True)
     with open(out or os.devnull, "w") as file:
         subprocess.run(shlex.split(line), check=True, stdout=file)
@@ -105,14 +107,14 @@ def bert(commands, seeds=5):
         for seed in range(1, seeds + 1):
             folder = RUNS / "bert" / f"{arm}-seed{seed}"
             for task, optimizer, extra in (("mlm", arm, "--lr 3e-3 --steps 400"), ("sst2", "adamw", f"--init {folder}/mlm/model.safetensors --lr 3e-3 --steps 400")):
-                if not (folder / task / "summary.json").exists():
-                    run(commands, f"{LACONIC} train --task {task} {common} --optimizer {optimizer} --seed {seed} {extra} --out {folder}/{task} --overwrite")
+                line = f"{LACONIC} train --task {task} {common} --optimizer {optimizer} --seed {seed} {extra} --out {folder}/{task} --overwrite"
+                run(commands, line, done=(folder / task / "summary.json").exists())
             pre, fine = (json.loads((folder / task / "summary.json").read_text()) for task in ("mlm", "sst2"))
             losses.append(pre["final_loss"])
             accuracies.append(fine["final_metric"])
             bits.append(pre["bits_per_parameter_per_step"])
         rows.append({"optimizer": arm, "pretraining_loss": statistics.mean(losses), "pretraining_loss_spread": statistics.stdev(losses),
-                     "accuracy": statistics.mean(accuracies), "accuracy_spread": statistics.stdev(accuracies), "bits_per_parameter_per_step": bits[0]})
+                     "accuracy": statistics.mean(accuracies), "accuracy_spread": statistics.stdev(accuracies), "bits_per_parameter_per_step": bits[0], "accuracies": accuracies})
     return rows
 
 
