@@ -1,12 +1,11 @@
 #include "laconic/optim/choice.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <numeric>
 
 #include "laconic/core/buffer.h"
+#include "laconic/core/error.h"
 
 namespace laconic {
 namespace {

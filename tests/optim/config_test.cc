@@ -48,6 +48,8 @@ OptimizerConfig nothing_default() {
           .max_interval = 8,
           .beta = 0.95,
           .exchange = ExchangeForm::kSingleRound,
+          .strict = true,
+          .guard = true,
           .scale_block = 0,
           .scale_norm = kernels::Norm::kL1,
           .bf16 = true,
@@ -72,7 +74,7 @@ TEST(OptimizerConfig, AsTextReadsBackToTheSameBits) {
 
 TEST(OptimizerConfig, EveryFieldIsPrinted) {
   const auto plain = to_text({}), other = to_text(nothing_default());
-  EXPECT_EQ(plain.size(), 27U);
+  EXPECT_EQ(plain.size(), 29U);
   for (const auto& [field, value] : plain) EXPECT_NE(value, other.at(field)) << field;
 }
 
