@@ -14,7 +14,7 @@ constexpr std::size_t kShort = 16 << 10, kLong = 256 << 10;  // elements of a pr
 constexpr int kRepeats = 3;
 constexpr int kTrial = 5;  // steps of a trial; the first, which takes up residuals, is not counted
 constexpr double kNear = 3;  // ways that the probe finds this much slower are not tried
-constexpr int kWindow = 16, kWidestWindow = 64;
+constexpr int kWindow = 16, kWidestWindow = 32;
 constexpr double kChange = 1.5;   // of the level, up or down, in two windows: the network changed
 constexpr double kBetter = 0.97;  // a way must be faster by this to replace the coded one
 

@@ -84,7 +84,7 @@ TEST_P(Choosing, FollowsANetworkThatChangesInTheMiddleOfARun) {
     for (int i = 0; i < 40; ++i) training.run_to(training.next());  // its level is known
     mood.long_is_slow = false;
     mood.short_is_slow = true;
-    EXPECT_GT(steps_until(training, "dense", 120), 0);
+    EXPECT_GT(steps_until(training, "dense", 400), 0);
     EXPECT_TRUE(stays(training, "dense"));
     EXPECT_EQ(training.optimizer->stats().kind, "dense");
     EXPECT_TRUE(equal_on_all(world, training.weights));
