@@ -230,7 +230,7 @@ def test_neither_total_steps_nor_what_follows_from_it_is_an_error():
         laconic.ZeroOneAdam([weight])
     with pytest.raises(laconic.InvalidArgument, match="freeze_step nor total_steps"):
         laconic.OneBitAdam([weight])
-    with pytest.raises(laconic.InvalidArgument, match="two-round, single-round or count"):
+    with pytest.raises(laconic.InvalidArgument, match="two-round, single-round, count or auto"):
         laconic.Birder([weight], lr=1, exchange="three-round")
     with pytest.raises(TypeError, match="variance_kapa"):
         laconic.ZeroOneAdam([weight], total_steps=10, variance_kapa=1)
