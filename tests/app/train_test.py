@@ -374,6 +374,14 @@ class UnderMpirun(Command):
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("mpirun started 2", done.stderr)
 
+    def test_a_restart_with_other_ranks_must_be_wished_for(self):
+        self.train("a", *IMAGES, "--steps", "4", "--checkpoint-every", "4", before=[MPIRUN, "-n", "2"])
+        more = ["train", "--out", self.folder / "a", "--resume", "--steps", "6"]
+        done = laconic(*more, before=[MPIRUN, "-n", "3"])
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("2 ranks, this run has 3", done.stderr)
+        self.assertIn("on other ranks", self.done(*more, "--elastic", before=[MPIRUN, "-n", "3"]))
+
     def test_restarts_are_left_to_a_loop(self):
         done = laconic("train", *IMAGES, "--restarts", "3", "--out", self.folder / "a", before=[MPIRUN, "-n", "2"])
         self.assertEqual(done.returncode, 2, done.stderr)

@@ -22,7 +22,7 @@ SHAPES = {
     "exact": (IMAGES, "adamw"),
 }
 FILE_CALLS, MPI_CALLS, SOCKET_CALLS = ("write", "fsync", "rename", "open"), ("MPI_Isend", "MPI_Irecv", "MPI_Testsome"), ("writev", "recv")
-ALONE = "kill, mpirun looks away"
+ALONE, COMES_BACK = "kill, mpirun looks away", "kill, --max-restarts"
 FULL, READ_ONLY = "No space left on device", "Read-only file system"
 
 
@@ -122,6 +122,8 @@ class Torch(Launcher):
 
     def told(self, kind, rank, codes, text):
         missing = re.search(r"RankMissing: ranks? [\d, and]*\d died, left or did not arrive within", text) is not None
+        if kind == COMES_BACK:
+            return codes == [0]
         if kind.startswith("kill"):
             return any(codes) and (missing or f"exitcode  : -{int(signal.SIGKILL)}" in text or "Signal 9" in text)
         if kind.startswith(("stop", "cut")):
@@ -133,7 +135,8 @@ class Torchrun(Torch):
     name = "torchrun"
 
     def commands(self, folder, timeout, kind):
-        launch = [self.tools.python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={self.ranks}"]
+        again = ["--max-restarts=1"] if kind == COMES_BACK else []
+        launch = [self.tools.python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={self.ranks}", *again]
         return [([*launch, *self.script(folder, timeout)], {})]
 
 
