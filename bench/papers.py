@@ -157,7 +157,7 @@ with 1-bit Adam's coded steps alone, without its dense stage.
 {times}
 ### Birder against fp32 data parallelism, 64 ranks over 10 Gbit/s
 
-The ratio depends on the compute time of a step, which is assumed: the last column says at which one the paper's ratio comes out. Against bf16, which any user can have, half is left.
+The ratio depends on the compute time of a step, which is assumed: the last column says at which one the paper's ratio comes out. Against bf16, which any user can have, a half to two thirds of it is left.
 
 {birders}
 ### Beyond: BERT-Large on InfiniBand-class links
