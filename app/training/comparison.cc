@@ -54,7 +54,8 @@ std::vector<Validated> validation_curve(const std::vector<FinishedRun>& runs) {
   std::map<std::int64_t, std::vector<const StepRecord*>> by_step;
   for (const FinishedRun& run : runs)
     for (const StepRecord& record : run.records)
-      if (record.validation_loss && record.validation_metric) by_step[record.step].push_back(&record);
+      if (record.validation_loss && record.validation_metric)
+        by_step[record.step].push_back(&record);
   std::vector<Validated> curve;
   for (const auto& [step, records] : by_step) {
     if (records.size() != runs.size()) continue;

@@ -1,6 +1,7 @@
 #include "laconic/collective/switching.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "laconic/core/error.h"
@@ -25,9 +26,15 @@ SwitchingMean::SwitchingMean(std::unique_ptr<Mean> coded, std::unique_ptr<Mean> 
 void SwitchingMean::exchange(Fill fill, Take take, const Round& round) {
   const Way other = wanted_ == Way::kFlat ? Way::kCoded : Way::kFlat;
   taken_ = wanted_ != Way::kDense && coded(other).owes ? Way::kDense : wanted_;
-  if (taken_ == Way::kDense) return exact(fill, take, round);
-  coded(taken_).owes = true;
-  coded(taken_).mean->exchange(fill, take, round);
+  const auto begin = std::chrono::steady_clock::now();
+  exchange_by(taken_, fill, take, round);
+  seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void SwitchingMean::exchange_by(Way way, Fill fill, Take take, const Round& round) {
+  if (way == Way::kDense) return exact(fill, take, round);
+  coded(way).owes = true;
+  coded(way).mean->exchange(fill, take, round);
 }
 
 void SwitchingMean::exact(Fill fill, Take take, const Round& round) {

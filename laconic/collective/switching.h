@@ -26,6 +26,8 @@ class SwitchingMean final : public Mean {
   void use(Way way) noexcept { wanted_ = way; }
   // That the last exchange took.
   Way taken() const noexcept { return taken_; }
+  // How long it took.
+  double seconds() const noexcept { return seconds_; }
   // State was replaced: there may be something unsaid.
   void restored() noexcept;
 
@@ -44,6 +46,7 @@ class SwitchingMean final : public Mean {
     std::vector<State> unsaid;  // its residuals
     bool owes = false;          // they may hold something
   };
+  void exchange_by(Way way, Fill fill, Take take, const Round& round);
   Coded& coded(Way way) noexcept { return way == Way::kFlat ? flat_ : coded_way_; }
   void exact(Fill fill, Take take, const Round& round);
   void add_unsaid(const Coded& coded, std::size_t begin, std::span<float> values) const;
@@ -53,6 +56,7 @@ class SwitchingMean final : public Mean {
   Mean* coded_;
   float ranks_;
   Way wanted_ = Way::kCoded, taken_ = Way::kCoded;
+  double seconds_ = 0;
   std::atomic<std::uint64_t> bad_{0};  // in exact exchanges
 };
 

@@ -40,24 +40,32 @@ MeanKind kind_of(Algorithm algorithm) {
 }  // namespace
 
 Choice::Choice(const OptimizerConfig& config, const Nodes& nodes, const Nodes* flat, Pool& pool,
-               std::vector<std::size_t> sizes)
+               std::vector<SwitchingMean*> means)
     : config_(config),
       nodes_(nodes),
       flat_(flat),
       pool_(pool),
-      sizes_(std::move(sizes)),
-      ways_(sizes_.size(), Way::kCoded),
+      means_(std::move(means)),
+      ways_(means_.size(), Way::kCoded),
       possible_{Way::kCoded, Way::kDense},
-      taken_(sizes_.size()) {
+      taken_(means_.size()) {
   if (flat_) possible_.push_back(Way::kFlat);
   use(ways_);
 }
 
 void Choice::decide() {
-  if (sizes_.empty()) return;
-  if (!probed_) return probe();
+  if (means_.empty()) return;
+  if (!probed_)
+    probe();
+  else if (!config_.strict)
+    look();
+  for (std::size_t i = 0; i < means_.size(); ++i) means_[i]->use(ways_[i]);
+}
+
+// At the step before.
+void Choice::look() {
+  for (std::size_t i = 0; i < means_.size(); ++i) taken_[i].push_back(means_[i]->seconds());
   ++steps_;
-  if (config_.strict) return;
   if (!to_try_.empty()) {
     if (steps_ == 1)
       for (auto& seconds : taken_) seconds.clear();
@@ -65,10 +73,6 @@ void Choice::decide() {
   } else if (steps_ >= window_) {
     watch();
   }
-}
-
-void Choice::took(int bucket, double seconds) {
-  taken_[static_cast<std::size_t>(bucket)].push_back(seconds);
 }
 
 double Choice::time(Way way, std::size_t elements) {
@@ -102,9 +106,9 @@ void Choice::probe() {
   for (std::size_t i = 0; i < possible_.size(); ++i) {
     const double slope = std::max(0.0, times[2 * i + 1] - times[2 * i]) / (kLong - kShort);
     Seconds predicted;
-    for (const std::size_t size : sizes_)
-      predicted.push_back(times[2 * i] + slope * (static_cast<double>(size) - kShort));
-    for (double& seconds : predicted) seconds = std::max(seconds, 0.0);
+    for (const SwitchingMean* mean : means_)
+      predicted.push_back(
+          std::max(0.0, times[2 * i] + slope * (static_cast<double>(mean->elements()) - kShort)));
     tried_.emplace_back(possible_[i], std::move(predicted));
   }
   const auto total = [](const auto& one) {
@@ -121,21 +125,21 @@ void Choice::probe() {
   off_level_ = false;
   tried_.clear();
   if (config_.strict || to_try_.size() == 1) to_try_.clear();
-  if (!to_try_.empty()) use(std::vector<Way>(sizes_.size(), to_try_.front()));
+  if (!to_try_.empty()) use(std::vector<Way>(means_.size(), to_try_.front()));
 }
 
 void Choice::try_next() {
   tried_.emplace_back(to_try_.front(), measured());
   to_try_.erase(to_try_.begin());
   steps_ = 0;
-  if (!to_try_.empty()) return use(std::vector<Way>(sizes_.size(), to_try_.front()));
+  if (!to_try_.empty()) return use(std::vector<Way>(means_.size(), to_try_.front()));
   settle();
 }
 
 // Every bucket takes what was fastest for it.
 void Choice::settle() {
-  std::vector<Way> best(sizes_.size());
-  for (std::size_t b = 0; b < sizes_.size(); ++b) {
+  std::vector<Way> best(means_.size());
+  for (std::size_t b = 0; b < means_.size(); ++b) {
     const auto least = std::ranges::min_element(tried_, {}, [b](const auto& one) {
       return one.second[b] * (one.first == Way::kCoded ? kBetter : 1.0);
     });

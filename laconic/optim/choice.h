@@ -17,22 +17,20 @@ namespace laconic {
 // of this happens again. With `strict` the probe alone decides, once.
 class Choice {
  public:
-  // `flat` is null where the layout of `nodes` is flat. `sizes`: elements of each bucket. The
-  // caller keeps all of it alive.
+  // `flat` is null where the layout of `nodes` is flat. `means`: those of the buckets that choose.
+  // The caller keeps all of it alive.
   Choice(const OptimizerConfig& config, const Nodes& nodes, const Nodes* flat, Pool& pool,
-         std::vector<std::size_t> sizes);
+         std::vector<SwitchingMean*> means);
 
-  // Collective, at the begin of a coded step.
+  // Collective, at the begin of a coded step: tells every mean its way.
   void decide();
-  Way way(int bucket) const { return ways_[static_cast<std::size_t>(bucket)]; }
-  // The step of this bucket took so long. Called by one thread at a time, between two decisions.
-  void took(int bucket, double seconds);
   // "coded", "dense in 3 of 16 buckets, coded in 13".
   const std::string& describe() const noexcept { return described_; }
 
  private:
   using Seconds = std::vector<double>;  // of each bucket
 
+  void look();
   void probe();
   void try_next();
   void settle();
@@ -46,7 +44,7 @@ class Choice {
   const Nodes& nodes_;
   const Nodes* flat_;
   Pool& pool_;
-  const std::vector<std::size_t> sizes_;
+  const std::vector<SwitchingMean*> means_;
 
   std::vector<Way> ways_, possible_;
   std::vector<std::pair<Way, Seconds>> tried_;

@@ -1,7 +1,6 @@
 #include "laconic/optim/optimizer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -105,8 +104,10 @@ class Engine final : public Optimizer {
         add_bucket(group, now, begin + at, std::min(config_.bucket_elements, group.elements - at));
       begin += group.elements;
     }
-    if (chooses) choice_ = make_choice();
-    queue_ = std::make_unique<StepQueue>(buckets(), [this](int b) { work(b); });
+    if (chooses)
+      choice_ = std::make_unique<Choice>(config_, nodes_, flat_.world ? &flat_ : nullptr, pool_,
+                                         switching_);
+    queue_ = std::make_unique<StepQueue>(buckets(), [this](int b) { rule(b).step(step_); });
     hashes_.resize(model_.ranges.size());
   }
 
@@ -221,10 +222,8 @@ class Engine final : public Optimizer {
     step_ = {};
     stats_ = {};
     stats_.step = static_cast<std::int64_t>(counters_.t);
-    for (const auto& one : rules_) {
-      one->restored(counters_.frozen_at != 0);
-      if (one->switching()) one->switching()->restored();
-    }
+    for (const auto& one : rules_) one->restored(counters_.frozen_at != 0);
+    for (SwitchingMean* mean : switching_) mean->restored();
   }
 
   const OptimizerConfig& config() const noexcept override { return config_; }
@@ -240,48 +239,19 @@ class Engine final : public Optimizer {
   }
 
  private:
-  std::unique_ptr<Choice> make_choice() {
-    std::vector<std::size_t> sizes;
-    for (const Bucket& bucket : buckets_)
-      if (bucket.group.compress) sizes.push_back(bucket.x.size());
-    return std::make_unique<Choice>(config_, nodes_, flat_.world ? &flat_ : nullptr, pool_,
-                                    std::move(sizes));
-  }
-
-  void work(int bucket) {
-    if (!choice_ || step_.kind != Step::Kind::kCoded) return rule(bucket).step(step_);
-    const auto begin = std::chrono::steady_clock::now();
-    rule(bucket).step(step_);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    if (rule(bucket).switching()) choice_->took(choosing_index(bucket), took.count());
-  }
-  // Among the buckets that choose.
-  int choosing_index(int bucket) const {
-    int index = 0;
-    for (int b = 0; b < bucket; ++b) index += rule(b).switching() != nullptr;
-    return index;
-  }
-
   // Before a coded step: the way of each bucket.
   void choose_ways() {
     const bool exact = exact_left_ > 0;
     if (exact) --exact_left_;
+    for (SwitchingMean* mean : switching_) mean->use(exact ? Way::kDense : Way::kCoded);
     if (choice_ && !exact) choice_->decide();
-    int index = 0;
-    for (const auto& one : rules_)
-      if (one->switching())
-        one->switching()->use(exact ? Way::kDense : choice_ ? choice_->way(index++) : Way::kCoded);
     stats_.exchange = exact ? name(Way::kDense) : choice_ ? choice_->describe() : name(Way::kCoded);
   }
   // All that could be coded went exactly.
   bool all_exact() const {
-    bool any = false;
-    for (const auto& one : rules_) {
-      if (!one->switching()) continue;
-      any = true;
-      if (one->switching()->taken() != Way::kDense) return false;
-    }
-    return any;
+    return !switching_.empty() && std::ranges::all_of(switching_, [](const SwitchingMean* mean) {
+      return mean->taken() == Way::kDense;
+    });
   }
 
   Rule& rule(int bucket) const { return *rules_[static_cast<std::size_t>(bucket)]; }
@@ -306,6 +276,7 @@ class Engine final : public Optimizer {
                         .x = model_.weights.subspan(begin, count),
                         .g = model_.gradient.subspan(begin, count)});
     rules_.push_back(make_rule(config_.algorithm, buckets_.back()));
+    if (SwitchingMean* mean = rules_.back()->switching()) switching_.push_back(mean);
   }
 
   void agree_on_everything() {
@@ -345,7 +316,7 @@ class Engine final : public Optimizer {
     if (shadow_.on) std::fill(shadow_.sums.begin(), shadow_.sums.end(), Shadow::Sums{});
     before_ = traffic_.total();
     stats_.exchange.clear();
-    if (may_switch_ && step_.kind == Step::Kind::kCoded) choose_ways();
+    if (!switching_.empty() && step_.kind == Step::Kind::kCoded) choose_ways();
     begun_ = true;
     queue_->begin();
   }
@@ -491,9 +462,10 @@ class Engine final : public Optimizer {
   std::int64_t verified_ = 0;
   std::vector<std::uint64_t> hashes_, all_hashes_;
   std::vector<double> norms_;
-  std::unique_ptr<Choice> choice_;    // null: nothing to choose
-  int exact_left_ = 0;                // coded steps that guard makes exact
-  std::unique_ptr<StepQueue> queue_;  // last: its thread uses the rest
+  std::vector<SwitchingMean*> switching_;  // of the buckets whose mean may take another way
+  std::unique_ptr<Choice> choice_;         // null: nothing to choose
+  int exact_left_ = 0;                     // coded steps that guard makes exact
+  std::unique_ptr<StepQueue> queue_;       // last: its thread uses the rest
 };
 
 }  // namespace
