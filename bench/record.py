@@ -75,7 +75,7 @@ def record_of(name):
         return {**facts(), "runs": [run(command) for command in SUITES[name]]}
     commands = []
     rows = studies.STUDIES[name](commands)
-    return {**facts(), "runs": [{"command": "\n".join(commands), "rows": rows}]}
+    return {**facts(), "runs": [{"command": "\n".join(dict.fromkeys(commands)), "rows": rows}]}
 
 
 def cell(value):

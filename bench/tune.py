@@ -15,7 +15,7 @@ SGDM = (0.01, 0.03, 0.1)
 STUDIES = {
     "fashion_mnist": lambda: f"{FASHION_MNIST} --steps 120",
     "text": lambda: f"{text_options()} --steps 150",
-    "mlm": lambda: f"--task mlm --data {data('sst2')} {MASKED} --steps 200",
+    "mlm": lambda: f"--task mlm --data {data('sst2')},{data('shakespeare.txt')} {MASKED} --steps 200",
 }
 
 

@@ -23,6 +23,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--only", default="", help="rows whose name holds this")
     parser.add_argument("--emulate", help="hold laconic's means back to a link such as 1gbit,50us (needs no root)")
+    parser.add_argument("--device", help="count also what this network device sends for our means: eth0, or what GLOO_SOCKET_IFNAME says")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     try:
@@ -32,7 +33,7 @@ def main() -> None:
             environment.init_process_group()
             if not dist.is_initialized():
                 raise InvalidArgument("means need ranks: torchrun --nproc-per-node 2 -m laconic.bench")
-            found = means.rows(options.elements or 25 << 20, options.repeats, options.only, options.emulate and link(options.emulate))
+            found = means.rows(options.elements or 25 << 20, options.repeats, options.only, options.emulate and link(options.emulate), options.device)
     except InvalidArgument as error:
         sys.exit(f"laconic.bench: {error}")
     if not dist.is_initialized() or dist.get_rank() == 0:

@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .. import _core, transport
 from ..ddp import OneBitState, one_bit_hook
+from ..errors import InvalidArgument
 from .chain import ChainedMean
 from .timing import Case, measure, row
 
@@ -105,7 +106,29 @@ def _ddp_cases(elements: int) -> list[Case]:
     ]
 
 
-def rows(elements: int, repeats: int, only: str = "", emulate: tuple[float, float] | None = None) -> list[dict[str, Any]]:
+def _sent_by(device: str) -> int:
+    """What the system has counted; in a network namespace, of that one."""
+    with open("/proc/self/net/dev") as file:
+        for line in file:
+            name, _, counters = line.partition(":")
+            if name.strip() == device:
+                return int(counters.split()[8])
+    raise InvalidArgument(f"there is no network device {device}: see `ip link`")
+
+
+def _bytes_on(device: str, case: Case, times: int = 5) -> float:
+    """What a device sends for one exchange, headers and acknowledgements included. A barrier's own bytes are a few hundred."""
+    dist.barrier()
+    before = _sent_by(device)
+    for _ in range(times):
+        case.run()
+    dist.barrier()
+    return (_sent_by(device) - before) / times
+
+
+def rows(
+    elements: int, repeats: int, only: str = "", emulate: tuple[float, float] | None = None, device: str | None = None
+) -> list[dict[str, Any]]:
     """Everything in turns on the default process group; `emulate` holds our means back to (bytes/s, seconds)."""
     elements -= elements % (8 * dist.get_world_size())
     values = torch.randn(elements, generator=torch.Generator().manual_seed(dist.get_rank()))
@@ -129,6 +152,8 @@ def rows(elements: int, repeats: int, only: str = "", emulate: tuple[float, floa
         about = {"ranks": dist.get_world_size(), "backend": dist.get_backend()}
         if case.bytes_sent:
             about["bytes_sent_per_rank"] = case.bytes_sent()
+            if device:
+                about["bytes_on_device"] = _bytes_on(device, case)
         one = row(case, elements, **about)
         if exact:
             one["speed_against_fp32_all_reduce"] = exact / one["seconds"]
