@@ -15,7 +15,7 @@ OPTIONS = {
     "gpt2-mini": "--task text --data generated --model gpt2-mini --batch 4 --set optimizer.bucket_elements=131072",
     "resnet20": "--task fashion-mnist --data generated --model resnet20 --batch 16 --set optimizer.bucket_elements=32768",
 }
-COMMON = "--steps 26 --set run.validate_every=100000 --set run.validation_examples=16 --set optimizer.weight_decay=0"
+COMMON = "--set run.validate_every=100000 --set run.validation_examples=16 --set optimizer.weight_decay=0"
 # Model, ranks, ranks of a node, rate of a node's card.
 GROUPS = (("gpt2-mini", 2, 1, "100mbit"), ("gpt2-mini", 2, 1, "1gbit"), ("gpt2-mini", 4, 2, "1gbit"), ("gpt2-mini", 4, 1, None),
           ("resnet20", 4, 1, "100mbit"), ("resnet20", 2, 1, "10gbit"))
@@ -24,7 +24,8 @@ METHODS = (("adamw", {"optimizer": "adamw"}), ("adamw-bf16", {"optimizer": "adam
            ("one-bit-adam --set optimizer.freeze_step=1", {"optimizer": "one-bit-adam"}), ("birder", {"optimizer": "birder"}))
 SILENT = "zero-one-adam --set optimizer.variance_freeze_step=1 --set optimizer.double_every=1 --set optimizer.max_interval=1024"
 LATENCY = "50us"
-TURNS = 3
+TURNS, STEPS = 5, 24
+TRIES = 20  # steps in which --exchange auto tries what there is
 MESSAGES = [1e-6 * 1.25**k for k in range(30)]
 FACTORS = [0.5 * 1.05**k for k in range(30)]
 
@@ -59,11 +60,6 @@ def ready(model, bucket):
     return [next(share for start, share in ends if start <= begin) for begin in begins], length
 
 
-def steps_of(folder, kind):
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()][4:]
-    return [line for line in lines if line["kind"] == kind]
-
-
 def median_seconds(steps):
     return statistics.median(step["step_seconds"] for step in steps)
 
@@ -75,7 +71,7 @@ class Machine:
         self.run, self.laconic, self.folder, self.commands = run, laconic, folder, commands
         self.cores = len(os.sched_getaffinity(0))
         self.speeds = self.probe()
-        self.steps = {}  # of the least disturbed turn, by name
+        self.steps = {}  # of all turns, by the name of a setting
 
     def probe(self):
         out = self.folder / "probe.json"
@@ -83,16 +79,15 @@ class Machine:
         self.run(self.commands, line, out)
         return json.loads(out.read_text())["speeds"]
 
-    def train(self, name, model, ranks, optimizer, extra=""):
+    def train(self, name, model, ranks, optimizer, steps, extra=""):
         out = self.folder / name
-        self.run(self.commands, f"{self.laconic} train {OPTIONS[model]} --ranks {ranks} --threads 1 --optimizer {optimizer} {COMMON} {extra} --out {out} --overwrite")
+        self.run(self.commands, f"{self.laconic} train {OPTIONS[model]} --ranks {ranks} --threads 1 --optimizer {optimizer} --steps {steps} {COMMON} {extra} --out {out} --overwrite")
         return out
 
-    def measure(self, name, kind, *given):
-        """One turn; the steps of the least disturbed one are kept: what disturbs a machine only ever makes it slower."""
-        steps = steps_of(self.train(name, *given), kind)
-        if name not in self.steps or median_seconds(steps) < median_seconds(self.steps[name]):
-            self.steps[name] = steps
+    def measure(self, name, kind, skipped, *given):
+        """One turn, and of it the steps of a kind: what disturbs a machine for a while should meet all settings alike."""
+        steps = map(json.loads, (self.train(name, *given) / "metrics.jsonl").read_text().splitlines()[skipped:])
+        self.steps.setdefault(name, []).extend(step for step in steps if step["kind"] == kind)
 
 
 def network(per_node, rate):
@@ -127,15 +122,20 @@ def measure(machine):
     settings = [(*group, *method) for group in GROUPS for method in METHODS]
     for _ in range(TURNS):
         for model, ranks in dict.fromkeys(group[:2] for group in GROUPS):
-            machine.measure(f"{model}-{ranks}", "silent", model, ranks, SILENT)
+            machine.measure(f"{model}-{ranks}", "silent", 4, model, ranks, SILENT, STEPS)
         for index, (model, ranks, per_node, rate, optimizer, _) in enumerate(settings):
-            machine.measure(str(index), "dense" if optimizer.startswith("adamw") else "coded", model, ranks, optimizer, network(per_node, rate))
+            kind = "dense" if optimizer.startswith("adamw") else "coded"
+            machine.measure(str(index), kind, 4, model, ranks, optimizer, STEPS, network(per_node, rate))
+            if kind == "coded":
+                machine.measure(f"{index}-auto", kind, TRIES, model, ranks, optimizer, STEPS + TRIES, "--exchange auto " + network(per_node, rate))
     rows = []
     for index, (model, ranks, per_node, rate, optimizer, method) in enumerate(settings):
         steps = machine.steps[str(index)]
         rows.append({"model": model, "ranks": f"{ranks // per_node} x {per_node}", "rate": rate or "unshaped", "optimizer": optimizer.split()[0],
                      "held_out": index % 3 == 2, "measured_seconds": median_seconds(steps), "bytes": statistics.median(step["bytes"] for step in steps),
                      "given": inputs(machine, model, ranks, per_node, rate, method)})
+        if auto := machine.steps.get(f"{index}-auto"):
+            rows[-1] |= {"auto_seconds": median_seconds(auto), "auto_takes": sorted({step["exchange"] for step in auto})}
     return rows
 
 

@@ -120,6 +120,18 @@ def bert(commands, seeds=5):
     return rows
 
 
+def birder_forms(commands):
+    """The forms of Birder's exchange, and what each sends."""
+    rows = []
+    for form in ("two-round", "single-round", "count"):
+        out = RUNS / "birder_forms" / form
+        run(commands, f"{LACONIC} train {text_options()} --optimizer birder --exchange {form} --steps 500 --set run.validate_every=100000 "
+                      f"--set run.validation_examples=200 --out {out} --overwrite")
+        summary = json.loads((out / "summary.json").read_text())
+        rows.append({"form": form, **{name: summary[name] for name in ("final_loss", "bits_per_parameter_per_step", "rounds", "bytes_sent_per_rank")}})
+    return rows
+
+
 def medians(folder):
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()][3:]
     return {name: statistics.median(line[name] for line in lines) for name in ("step_seconds", "exposed_seconds")}
@@ -157,29 +169,6 @@ def gpt2(commands):
     return rows
 
 
-def auto(commands, turns=5):
-    """Step times of exact, coded and --exchange auto in turns, on the networks of the cost model's settings; auto's first steps, in which it tries, do
-    not count. A turn's median, and of the turns the lower quartile: what disturbs this machine only ever makes a run slower."""
-    arms = {"dense": ("--optimizer adamw --steps 46", 6), "coded": ("--optimizer {} --steps 46", 6), "auto": ("--optimizer {} --exchange auto --steps 64", 24)}
-    rows = []
-    for model, ranks, per_node, rate in forecast.GROUPS:
-        for optimizer in ("birder", "one-bit-adam --set optimizer.freeze_step=1"):
-            name, times, way = optimizer.split()[0], {arm: [] for arm in arms}, ""
-            for _ in range(turns):
-                for arm, (more, skipped) in arms.items():
-                    out = RUNS / "auto" / f"{model}-{ranks}-{per_node}-{rate}-{name}-{arm}"
-                    run(commands, f"{LACONIC} train {forecast.OPTIONS[model]} --ranks {ranks} --threads 1 {forecast.network(per_node, rate)} {more.format(optimizer)} "
-                        f"--set run.validation_examples=16 --set run.validate_every=100000 --set optimizer.weight_decay=0 --out {out} --overwrite")
-                    steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()][skipped:]
-                    times[arm].append(statistics.median(step["step_seconds"] for step in steps))
-                    way = steps[-1]["exchange"] if arm == "auto" else way
-            best = {arm: sorted(values)[len(values) // 4] for arm, values in times.items()}
-            rows.append({"model": model, "ranks": f"{ranks // per_node} x {per_node}", "network": rate or "unshaped", "optimizer": name,
-                         **{f"{arm}_seconds": value for arm, value in best.items()}, "chosen": way,
-                         "auto_against_the_better": best["auto"] / min(best["dense"], best["coded"])})
-    return rows
-
-
 def plan(commands):
     folder = RUNS / "plan"
     folder.mkdir(parents=True, exist_ok=True)
@@ -195,12 +184,12 @@ def counters(commands):
 STUDIES = {
     "fashion_mnist": fashion_mnist,
     "text": text,
+    "birder_forms": birder_forms,
     "bert": bert,
     **{f"network_{study}_{rate}": network(study, options, rate)
        for study, options in (("text", text_options), ("fashion_mnist", lambda: FASHION_MNIST)) for rate in ("100mbit", "1gbit")},
     "overlap": overlap,
     "gpt2": gpt2,
-    "auto": auto,
     "plan": plan,
     "counters": counters,
     "papers": papers.study,

@@ -55,15 +55,8 @@ float value_of(int rank, std::size_t element) {
 double weight_of(std::size_t element) { return 1.0 + static_cast<double>(element * 7 % 11); }
 
 template <typename T>
-std::vector<T> gather(Transport& transport, const T& mine) {
-  std::vector<T> all(static_cast<std::size_t>(transport.size()));
-  transport.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  return all;
-}
-
-template <typename T>
 T greatest(Transport& transport, const T& mine) {
-  const auto all = gather(transport, mine);
+  const auto all = transport.gather(mine);
   return *std::max_element(all.begin(), all.end());
 }
 
@@ -111,18 +104,18 @@ class Rank {
  private:
   void reset() {
     if (!values_.empty()) std::memcpy(work_.data(), values_.data(), 4 * values_.size());
-    gather(engine_, 0);  // all start together
+    engine_.gather(0);  // all start together
   }
 
   bool verify() {
     reset();
     mean_->reduce(work_.span());
     const auto hash = hash64(std::as_bytes(work_.span()));
-    const auto hashes = gather(engine_, hash);
+    const auto hashes = engine_.gather(hash);
     if (std::any_of(hashes.begin(), hashes.end(), [&](auto other) { return other != hash; }))
       return false;
     const bool good = options_.kind == "dense" ? exact() : lawful();
-    const auto all = gather(engine_, static_cast<int>(good));
+    const auto all = engine_.gather(static_cast<int>(good));
     return std::all_of(all.begin(), all.end(), [](int one) { return one != 0; });
   }
 
@@ -155,7 +148,7 @@ class Rank {
         kept += share * weight_of(state.begin + i) * static_cast<double>(state.values[i]);
     }
     double total = 0;
-    for (const double part : gather(engine_, in - kept)) total += part;
+    for (const double part : engine_.gather(in - kept)) total += part;
     const double allowed = options_.kind == "one-bit" ? 1e-6 * size : 6 * std::sqrt(noise);
     return std::abs(total - out) <= allowed + 1e-9;
   }
@@ -169,7 +162,7 @@ class Rank {
     const PerRun mine{(b.bytes() - a.bytes()) / n, (b.bytes_inside - a.bytes_inside) / n,
                       (b.bytes_between - a.bytes_between) / n, (b.rounds - a.rounds) / n};
     PerRun most = mine;
-    for (const PerRun& other : gather(engine_, mine)) {
+    for (const PerRun& other : engine_.gather(mine)) {
       most.bytes = std::max(most.bytes, other.bytes);
       most.inside = std::max(most.inside, other.inside);
       most.between = std::max(most.between, other.between);

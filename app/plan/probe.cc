@@ -177,8 +177,7 @@ std::vector<Host> hosts_of(Transport& world) {
   };
   Name mine{world.host(), {}};
   gethostname(mine.text, sizeof mine.text - 1);
-  std::vector<Name> all(static_cast<std::size_t>(world.size()));
-  world.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  const std::vector<Name> all = world.gather(mine);
   std::vector<Host> hosts;
   std::vector<std::uint64_t> ids;
   for (std::size_t r = 0; r < all.size(); ++r) {

@@ -358,9 +358,7 @@ class Rank {
   // Of the synced weights, which must be the same on all ranks.
   std::uint64_t agreed_hash() {
     const std::uint64_t mine = hash64(std::as_bytes(optimizer().model().weights));
-    std::vector<std::uint64_t> all(static_cast<std::size_t>(engine_.size()));
-    control_.transport().all_gather(std::as_bytes(std::span(&mine, 1)),
-                                    std::as_writable_bytes(std::span(all)));
+    const std::vector<std::uint64_t> all = control_.transport().gather(mine);
     for (std::size_t r = 1; r < all.size(); ++r)
       if (all[r] != all[0])
         fail(Code::kMismatch,

@@ -44,9 +44,7 @@ Outcome outcome_of(FunctionRef<std::uint64_t()> work) {
 }  // namespace
 
 std::vector<std::uint64_t> together(Transport& world, FunctionRef<std::uint64_t()> work) {
-  std::vector<Outcome> all(static_cast<std::size_t>(world.size()));
-  const Outcome mine = outcome_of(work);
-  world.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  const std::vector<Outcome> all = world.gather(outcome_of(work));
   std::vector<std::uint64_t> results;
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (all[r].failed != 0)

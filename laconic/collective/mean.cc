@@ -29,8 +29,8 @@ void agree(const MeanConfig& config, Transport& world) {
                                       config.seed,
                                       config.bucket,
                                       !config.pending.empty()};
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()) * kAsked);
-  world.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  std::vector<std::uint64_t> all;
+  world.gather(std::span<const std::uint64_t>(mine), all);
   for (std::size_t at = 0; at < all.size(); ++at)
     if (all[at] != all[at % kAsked])
       fail(Code::kInvalidArgument,

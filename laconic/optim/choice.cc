@@ -27,8 +27,8 @@ double median(std::vector<double> values) {
 
 // The most of each value over ranks.
 void agree(Transport& world, std::vector<double>& values) {
-  std::vector<double> all(values.size() * static_cast<std::size_t>(world.size()));
-  world.all_gather(std::as_bytes(std::span(values)), std::as_writable_bytes(std::span(all)));
+  std::vector<double> all;
+  world.gather(std::span<const double>(values), all);
   for (std::size_t at = 0; at < all.size(); ++at)
     values[at % values.size()] = std::max(values[at % values.size()], all[at]);
 }

@@ -55,18 +55,11 @@ Model completed(Model model, const OptimizerConfig& config) {
   return model;
 }
 
-// What all ranks gave, in `all`, which keeps its memory from call to call.
-template <typename T>
-void gather(Transport& transport, std::span<const T> mine, std::vector<T>& all) {
-  all.resize(mine.size() * static_cast<std::size_t>(transport.size()));
-  transport.all_gather(std::as_bytes(mine), std::as_writable_bytes(std::span(all)));
-}
-
 // Throws on every rank when any differs from rank 0 in one of the named values.
 void agree(Transport& transport, std::span<const std::string> names,
            std::span<const std::uint64_t> mine, const char* remedy) {
   std::vector<std::uint64_t> all;
-  gather(transport, mine, all);
+  transport.gather(mine, all);
   for (std::size_t at = 0; at < all.size(); ++at)
     if (all[at] != all[at % mine.size()])
       fail(Code::kInvalidArgument, "rank {} and rank 0 differ in {} ({:x} and {:x}): {}",
@@ -352,7 +345,7 @@ class Engine final : public Optimizer {
       const double said[] = {mine[0], bad ? 1.0 : 0.0};
       double sum = 0;
       bad = false;
-      gather(*metered_, std::span<const double>(said), norms_);
+      metered_->gather(std::span<const double>(said), norms_);
       for (std::size_t r = 0; r < norms_.size(); r += 2) {
         sum += norms_[r];
         bad = bad || norms_[r + 1] != 0;
@@ -426,7 +419,7 @@ class Engine final : public Optimizer {
       hashes_[i] = hash64(
           std::as_bytes(model_.weights.subspan(model_.ranges[i].begin, model_.ranges[i].count)));
     const std::vector<std::uint64_t>& all = all_hashes_;
-    gather(*metered_, std::span<const std::uint64_t>(hashes_), all_hashes_);
+    metered_->gather(std::span<const std::uint64_t>(hashes_), all_hashes_);
     for (std::size_t i = 0; i < hashes_.size(); ++i) {
       std::string ranks;
       for (std::size_t r = 1; r * hashes_.size() < all.size(); ++r)

@@ -45,10 +45,7 @@ Tensor mean_of(const Tensor& one, std::byte* bytes, std::size_t stride, int rank
 // What every rank says, in the order of ranks.
 std::vector<std::string> gathered(Transport& world, const std::string& mine) {
   const auto ranks = static_cast<std::size_t>(world.size());
-  const std::uint64_t length = mine.size();
-  std::vector<std::uint64_t> lengths(ranks);
-  world.all_gather(std::as_bytes(std::span(&length, 1)),
-                   std::as_writable_bytes(std::span(lengths)));
+  const std::vector<std::size_t> lengths = world.gather(mine.size());
   const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
   std::string text = mine, all(longest * ranks, '\0');
   text.resize(longest);

@@ -167,9 +167,9 @@ class Mpi final : public Transport {
 
   std::unique_ptr<Transport> split(int color) override {
     flight_.check_split(color);
-    std::vector<int> colors(static_cast<std::size_t>(size_)), members;
     // MPI_Comm_split has no deadline; this has, and says who is missing.
-    all_gather(std::as_bytes(std::span(&color, 1)), std::as_writable_bytes(std::span(colors)));
+    const std::vector<int> colors = gather(color);
+    std::vector<int> members;
     for (int r = 0; r < size_; ++r)
       if (colors[static_cast<std::size_t>(r)] == color) members.push_back(r);
     MPI_Comm part = MPI_COMM_NULL;

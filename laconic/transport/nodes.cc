@@ -27,9 +27,8 @@ Place place_by_number(const Transport& world, int per_node) {
 
 // Nodes are numbered by their first rank.
 Place place_by_host(Transport& world) {
-  const std::uint64_t mine = world.host();
-  std::vector<std::uint64_t> hosts(static_cast<std::size_t>(world.size())), seen;
-  world.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(hosts)));
+  const std::vector<std::uint64_t> hosts = world.gather(world.host());
+  std::vector<std::uint64_t> seen;
   std::vector<int> counts, node_of;
   Place place{};
   for (int r = 0; r < world.size(); ++r) {

@@ -199,8 +199,8 @@ class Threads final : public Transport {
   // The first of each color makes the new group; the others copy the pointer out of its memory.
   std::unique_ptr<Transport> split(int color) override {
     flight_.check_split(color);
-    std::vector<int> colors(static_cast<std::size_t>(size())), members;
-    all_gather(std::as_bytes(std::span(&color, 1)), std::as_writable_bytes(std::span(colors)));
+    const std::vector<int> colors = gather(color);
+    std::vector<int> members;
     int rank = 0;
     for (int r = 0; r < size(); ++r) {
       if (r == rank_) rank = static_cast<int>(members.size());

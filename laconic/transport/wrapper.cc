@@ -15,10 +15,7 @@ std::unique_ptr<Transport> Wrapper::split(int color) {
   if (const auto* wrapper = dynamic_cast<const Wrapper*>(part.inner.get())) {
     part.world = wrapper->world_;
   } else {
-    const int mine = world_rank(rank());
-    part.world.resize(static_cast<std::size_t>(part.inner->size()));
-    part.inner->all_gather(std::as_bytes(std::span(&mine, 1)),
-                           std::as_writable_bytes(std::span(part.world)));
+    part.world = part.inner->gather(world_rank(rank()));
   }
   return wrap(std::move(part));
 }

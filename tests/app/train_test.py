@@ -4,6 +4,7 @@
 """
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -115,6 +116,19 @@ class Training(Command):
     def test_a_guarded_run_without_a_spike_is_the_run_itself(self):
         runs = [self.train(str(guard), *TEXT, "--steps", "12", "--optimizer", "birder", *guard) for guard in ([], ["--guard"])]
         self.assertEqual(runs[0]["weights_hash"], runs[1]["weights_hash"])
+
+    def test_a_spike_is_answered_with_exact_steps(self):
+        # A learning rate that grows until the loss jumps.
+        told = self.done("train", "--out", self.folder / "a", *TEXT, "--steps", "60", "--optimizer", "birder", "--lr", "1",
+                         "--set", "schedule.warmup=0.9", "--ranks", "2", "--guard")
+        spike = re.search(r"guard: at step (\d+) the loss is .* deviations above .*; the next 8 coded steps are exact", told)
+        self.assertIsNotNone(spike, told)
+        first = int(spike[1]) + 2  # ranks learn of a loss while the next step is under way
+        ways = {step["step"]: step["exchange"] for step in self.metrics("a")}
+        self.assertIn(f"from step {first} on the exchange is dense", told)
+        self.assertEqual([ways[step] for step in range(1, first)], ["coded"] * (first - 1))
+        self.assertEqual([ways[step] for step in range(first, first + 8)], ["dense"] * 8)
+        self.assertEqual(ways[first + 8], "coded")
 
     def test_one_rank_trains_too(self):
         summary = self.train("a", *IMAGES, "--ranks", "1", "--steps", "4", "--optimizer", "birder")

@@ -82,8 +82,7 @@ struct Soak {
       std::uint64_t hash;
     };
     const Said mine{largest / resident - 1, laconic::hash64(std::as_bytes(weights))};
-    std::vector<Said> all(static_cast<std::size_t>(world.size()));
-    world.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+    const std::vector<Said> all = world.gather(mine);
     double growth = 0;
     for (const Said& one : all) {
       if (one.hash != all[0].hash)

@@ -129,16 +129,14 @@ bool all_finite(const Training& training) {
 }
 
 bool equal_on_all(Transport& world, std::span<const float> values) {
-  const std::uint64_t mine[] = {hash64(std::as_bytes(values))};
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
-  world.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  const auto all = world.gather(hash64(std::as_bytes(values)));
   return std::equal(all.begin() + 1, all.end(), all.begin());
 }
 
 std::vector<std::vector<float>> gathered(Transport& world, std::span<const float> values) {
   const auto ranks = static_cast<std::size_t>(world.size());
-  std::vector<float> flat(values.size() * ranks);
-  world.all_gather(std::as_bytes(values), std::as_writable_bytes(std::span(flat)));
+  std::vector<float> flat;
+  world.gather(values, flat);
   std::vector<std::vector<float>> all(ranks);
   for (std::size_t r = 0; r < ranks; ++r)
     all[r].assign(flat.data() + r * values.size(), flat.data() + (r + 1) * values.size());

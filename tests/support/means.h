@@ -132,13 +132,6 @@ inline std::vector<std::vector<float>> values_of_all(int ranks, int exchange,
   return all;
 }
 
-template <typename T>
-std::vector<T> gather(Transport& world, const T& mine) {
-  std::vector<T> all(static_cast<std::size_t>(world.size()));
-  world.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  return all;
-}
-
 inline std::uint64_t hash_of(std::span<const float> values) {
   return hash64(std::as_bytes(values));
 }
@@ -146,7 +139,7 @@ inline std::uint64_t hash_of(std::span<const float> values) {
 // Collective.
 inline bool same_on_all(Transport& world, std::span<const float> values) {
   const auto mine = hash_of(values);
-  for (const auto other : gather(world, mine))
+  for (const auto other : world.gather(mine))
     if (other != mine) return false;
   return true;
 }

@@ -10,9 +10,7 @@
 // Every rank says the hash of its number; all must hear the same.
 inline void gather_hashes(laconic::Transport& transport) {
   const auto hash_of = [](int rank) { return laconic::hash64(std::as_bytes(std::span(&rank, 1))); };
-  const std::uint64_t mine = hash_of(transport.rank());
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(transport.size()));
-  transport.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  const std::vector<std::uint64_t> all = transport.gather(hash_of(transport.rank()));
   for (int r = 0; r < transport.size(); ++r)
     if (all[static_cast<std::size_t>(r)] != hash_of(r))
       laconic::fail(laconic::Code::kCorrupt, "rank {} sent something else", r);
