@@ -231,7 +231,7 @@ void single_round(Rank& rank, const Method& method, std::size_t elements, bool h
   const Ways ways(rank, hierarchical);
   const int ranks = rank.cluster().ranks();
   const Speeds& s = rank.speeds();
-  const auto [before, after] = update_of(s, method);
+  const Speeds::Update update = update_of(s, method);
   const Dealing dealing(elements, ranks, rank.useful_slices());
   std::vector<double> arrival[2];
   for (auto& of_phase : arrival) of_phase.resize(dealing.slices);
@@ -243,13 +243,13 @@ void single_round(Rank& rank, const Method& method, std::size_t elements, bool h
         static_cast<double>(std::min(times(ranks, runs * wire::kWord), elements - first));
     if (phase > 0) rank.wait_until(arrival[phase - 1][slice]);
     if (phase == 0) {
-      rank.code((method.update ? before : s.draw) * count);
+      rank.code((method.update ? update.before : s.draw) * count);
       arrival[0][slice] = ways.between(size);
     } else if (hierarchical && phase == 1) {
       rank.code(s.copy / 4 * static_cast<double>(times(ways.nodes(), size)));
       arrival[1][slice] = ways.inside(times(ways.nodes(), size));
     } else {
-      rank.code((after + s.decode) * count);
+      rank.code((update.after + s.decode) * count);
     }
   });
 }

@@ -170,7 +170,7 @@ class Job:
         whole = max(before, EVERY * ((steps[-1] - 1) // EVERY) if steps else 0)
         if kind == "slow link":
             told, seconds = codes == [0] * len(codes or ()), leg.ended - leg.began
-        elif not leg.mark.exists() or self.over_before(fault, codes):
+        elif not leg.mark.exists() or self.over_before(fault, codes, saved):
             return None
         else:
             told = codes is not None and self.launcher.told(kind, fault["rank"], codes, leg.text())
@@ -183,8 +183,10 @@ class Job:
         return line
 
     @staticmethod
-    def over_before(fault, codes):
-        """Whether the job had nothing left to do that the fault could hinder."""
+    def over_before(fault, codes, saved):
+        """Whether the job had nothing left to do that the fault could hinder: a script of its own goes on after our last word."""
+        if fault["launcher"] in ("torchrun", "hosts") and saved == STEPS:
+            return True
         return codes is not None and not any(codes) and fault["launcher"] != "threads" and ("after" in fault or fault["kind"] in MOUNTED)
 
     def finish(self):

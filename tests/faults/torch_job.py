@@ -60,11 +60,10 @@ def main(folder, steps, every, timeout):
                 lines.write(json.dumps({"step": step, "loss": loss.item()}) + "\n")
         if step == steps:
             optimizer.synchronize()
-        if step % every == 0:
+        if step % every == 0 or step == steps:
             laconic.save(folder / "checkpoint", optimizer)
     if rank == 0:
         (folder / "summary.json").write_text(json.dumps({"weights_hash": hash_of(model), "steps": steps}))
-    dist.barrier()
     dist.destroy_process_group()
 
 
