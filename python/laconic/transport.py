@@ -57,6 +57,7 @@ class Group:
         _opened[key] += 1
         self.name = f"laconic/{label}{'-'.join(map(str, ranks))}/{_opened[key]}"
         self._store = dist.PrefixStore(self.name, c10d._get_default_store())
+        self._store_is_silent = False
         self._group = self._connect()
         self._sent: dict[tuple[int, int], torch.Tensor] = {}
         self._free: dict[int, list[torch.Tensor]] = {}
@@ -64,12 +65,14 @@ class Group:
         self._arrived: torch.Tensor | None = None
         self._splits = itertools.count()
         self._closed = threading.Event()
-        self._store_is_silent = False
         _open.add(self)
 
     def _connect(self):
         if self.backend == "gloo":
-            return dist.ProcessGroupGloo(self._store, self.rank, self.size, self.timeout)
+            try:
+                return dist.ProcessGroupGloo(self._store, self.rank, self.size, self.timeout)
+            except RuntimeError as error:
+                raise self._diagnosis(error) from error
         return dist.new_group(self.ranks, self.timeout, self.backend, use_local_synchronization=True)
 
     # What the core calls.

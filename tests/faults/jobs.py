@@ -37,7 +37,7 @@ class Leg:
 
     def run(self):
         """The exit codes; None: it had to be ended."""
-        timeout = TIMEOUT if self.fault and self.fault["kind"] != "slow link" else PATIENT
+        timeout = TIMEOUT if self.fault and self.fault["kind"] not in ("slow link", COMES_BACK) else PATIENT
         with self.output.open("w") as output:
             processes = [
                 subprocess.Popen(command, env=self.environment() | more, stdin=subprocess.DEVNULL, stdout=output, stderr=output,

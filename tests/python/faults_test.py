@@ -47,6 +47,13 @@ def test_a_rank_that_does_not_come_is_named_when_the_time_is_over():
     assert re.search(r"RankMissing: rank 1 died, left or did not arrive within 3 s", out), out + errors
 
 
+def test_a_rank_that_never_makes_its_optimizer_is_named():
+    ranks = ranks_of(2, "absent")
+    out, errors = ranks[0].communicate(timeout=120)
+    ranks[1].communicate(timeout=120)
+    assert re.search(r"RankMissing: rank 1 died, left or did not arrive within 3 s", out), out + errors
+
+
 def test_a_killed_job_goes_on_bit_for_bit(tmp_path):
     done = torchrun(2, MORTAL, "resumed", tmp_path / "straight")
     expected = sorted(re.findall(ENDS, done.stdout))

@@ -1,4 +1,4 @@
-"""Ranks that may die. mortal.py killed|late overlap|plain; mortal.py resumed FOLDER; mortal.py leaves."""
+"""Ranks that may die. mortal.py killed|late overlap|plain; mortal.py resumed FOLDER; mortal.py leaves|absent."""
 import faulthandler
 import hashlib
 import os
@@ -46,6 +46,21 @@ def dies(what, overlap):
     os._exit(0)
 
 
+def absent():
+    """The last rank never makes its optimizer."""
+    laconic.init_process_group(timeout=timedelta(seconds=60))
+    store = dist.distributed_c10d._get_default_store()
+    if dist.get_rank() == dist.get_world_size() - 1:
+        store.wait(["over"], timedelta(seconds=60))
+        return
+    try:
+        laconic.AdamW(network().parameters(), lr=1e-3, timeout=timedelta(seconds=3))
+    except laconic.RankMissing as error:
+        print(f"RankMissing: {error}", flush=True)
+    store.set("over", "1")
+    os._exit(0)
+
+
 def resumed(folder):
     """30 steps, a checkpoint every 6; all ranks are killed in step DIES_AT."""
     laconic.init_process_group()
@@ -87,4 +102,4 @@ def leaves():
 
 if __name__ == "__main__":
     faulthandler.dump_traceback_later(90, exit=True)
-    {"resumed": resumed, "leaves": leaves}.get(sys.argv[1], lambda *rest: dies(sys.argv[1], *rest))(*sys.argv[2:])
+    {"resumed": resumed, "leaves": leaves, "absent": absent}.get(sys.argv[1], lambda *rest: dies(sys.argv[1], *rest))(*sys.argv[2:])
