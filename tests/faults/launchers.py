@@ -103,8 +103,8 @@ class Mpirun(Launcher):
 
     def told(self, kind, rank, codes, text):
         silent = re.search(rf"laconic: rank \d+: .*ranks? [\d, and]*\b{rank}\b.* did not (send|take) exchange", text) is not None
-        if kind == ALONE:
-            return silent and "errorcode 3" in text
+        if kind == ALONE:  # mpirun may fail to unpack its own report of how a rank ended
+            return silent and ("errorcode 3" in text or "ORTE_ERROR_LOG: Data unpack" in text)
         if kind.startswith("kill"):
             return codes == [128 + signal.SIGKILL] and f"process rank {rank}" in text and "signal 9" in text
         if kind.startswith("stop"):
