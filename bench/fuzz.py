@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs the fuzz targets, as many at a time as there are cores, and records what came of it in bench/results/fuzz.{json,md}.
 
-    fuzz.py [SECONDS [TARGET...]]    600 seconds each, all targets; run from the project's root, after building the preset `fuzz`
+    fuzz.py [SECONDS [TARGET...]]    600 seconds each, all targets; run from the project's root, after building the preset `fuzz`.
+                                     Of targets that are not named the record keeps what it has.
 
 What is found lies in .run/fuzz; exits with 1 then.
 """
@@ -52,9 +53,11 @@ def main():
         rows = list(pool.map(lambda target: fuzz(target, seconds), targets))
     machine = record.machine() | {"compiler": record.output_of("clang++-14", "--version").splitlines()[0]}
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
-    commands = "\n".join(" ".join(command_of(target, seconds)) for target in targets)
-    made = {"date": date, "commit": record.commit(), "machine": machine, "runs": [{"command": commands, "rows": rows}]}
     folder = pathlib.Path("bench/results")
+    before = json.loads((folder / "fuzz.json").read_text())["runs"][0]["rows"] if (folder / "fuzz.json").exists() else []
+    rows = sorted(rows + [row for row in before if row["target"] not in targets], key=lambda row: row["target"])
+    commands = "\n".join(" ".join(command_of(row["target"], seconds)) for row in rows)
+    made = {"date": date, "commit": record.commit(), "machine": machine, "runs": [{"command": commands, "rows": rows}]}
     (folder / "fuzz.json").write_text(json.dumps(made, indent=1) + "\n")
     (folder / "fuzz.md").write_text(record.markdown("fuzz", made))
     print("bench/results/fuzz.md")

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 
+#include "app/report/file.h"
 #include "app/training/tuned.h"
 #include "app/units.h"
 #include "laconic/core/error.h"
@@ -154,6 +155,39 @@ constexpr std::string_view kDerived[] = {"algorithm", "total_steps", "seed", "th
   fail(Code::kInvalidArgument, "there is no key {}: did you mean {}?", name, nearest(name, names));
 }
 
+// The line of the first letter beyond ASCII that is neither quoted nor in a comment; 0: there is
+// none. toml++ would run into undefined behaviour.
+int line_of_foreign_letter(std::string_view text) {
+  int line = 1;
+  std::string_view open;  // the quotes that end the string we are in
+  for (std::size_t i = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\n') {
+      ++line;
+      if (open.size() == 1) open = {};
+    } else if (open.empty()) {
+      if (c == '#') {
+        i = std::min(text.find('\n', i), text.size()) - 1;
+      } else if (c == '"' || c == '\'') {
+        open = text.substr(i, text.substr(i, 3) == std::string(3, c) ? 3 : 1);
+        i += open.size() - 1;
+      } else if (static_cast<unsigned char>(c) >= 0x80) {
+        return line;
+      }
+    } else if (c == '\\' && open[0] == '"' && text.substr(i + 1, 1) != "\n") {
+      ++i;
+    } else if (text.substr(i).starts_with(open)) {
+      i += open.size() - 1;
+      // Three quotes may have up to two of the string's own before them.
+      for (int own = 0; open.size() == 3 && own < 2 && text.substr(i + 1, 1) == open.substr(0, 1);
+           ++own)
+        ++i;
+      open = {};
+    }
+  }
+  return 0;
+}
+
 std::string text_of(const toml::node& value, const std::string& name) {
   if (const auto* text = value.as_string()) return text->get();
   if (const auto* number = value.as_integer()) return fmt::format("{}", number->get());
@@ -182,9 +216,14 @@ void assign(RunConfig& config, const Assignment& assignment) {
 std::vector<Assignment> read_toml(const std::filesystem::path& path) {
   if (!std::filesystem::is_regular_file(path))
     fail(Code::kFile, "no config file at {}", path.string());
+  const std::string text = read_text(path);
+  if (const int line = line_of_foreign_letter(text))
+    fail(Code::kInvalidArgument,
+         "{}:{}: a letter beyond ASCII outside quotes: keys have none; put text in \"quotes\"",
+         path.string(), line);
   std::vector<Assignment> all;
   try {
-    const toml::table table = toml::parse_file(path.string());
+    const toml::table table = toml::parse(text, path.string());
     for (const auto& [section, content] : table) {
       const std::string prefix(section.str());
       const auto* keys = content.as_table();

@@ -52,6 +52,21 @@ TEST(RunConfig, TomlErrorsNameFileAndLine) {
   EXPECT_THROW(read_toml(scratch / "none.toml"), Error);
 }
 
+TEST(RunConfig, LettersOfAllLanguagesStandInQuotesAndComments) {
+  const testing::Scratch scratch;
+  const auto data_of = [&](const std::string& line) {
+    return read_toml(file(scratch, "[run]\n" + line + "\n")).at(0).second;
+  };
+  EXPECT_EQ(data_of(R"(data = "ä \"ö\"" # ü)"), R"(ä "ö")");
+  EXPECT_EQ(data_of(R"(data = 'ä\' # 'ü)"), R"(ä\)");
+  EXPECT_EQ(data_of(R"(data = """ä\"""ö"""" # ü)"), R"(ä"""ö")");
+  EXPECT_EQ(data_of("data = '''ä\n''''' # ü"), "ä\n''");
+  for (const char* bad :
+       {"steǚ = 1", "steps = 1é", R"(data = "" é)", R"(data = "a"é)", R"(data = '\'é)",
+        R"(data = """x""""é)", "data = '''x'''''é", "\xC2\xA0steps = 1"})
+    EXPECT_TRUE(says(refusal_of([&] { data_of(bad); }), {"run.toml:2", "quotes"})) << bad;
+}
+
 TEST(RunConfig, UnknownKeysComeWithTheNearestName) {
   EXPECT_TRUE(says(refusal_of([] { with({{"run.stpes", "5"}}); }), {"run.steps"}));
   EXPECT_TRUE(says(refusal_of([] { with({{"optimiser.beta1", "0.5"}}); }), {"optimizer.beta1"}));
