@@ -59,6 +59,17 @@ def _boot() -> str:
         return ""
 
 
+def attempt() -> str:
+    """How often torchrun has started this job again. Its store outlives a restart, and with it the addresses of the dead, which a quick
+    rank would read before the living have written theirs: names in the store must be of one attempt.
+
+    >>> from laconic import environment
+    >>> environment.attempt()
+    '0'
+    """
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+
+
 def init_process_group(backend: str = "gloo", **options) -> None:
     """torch.distributed.init_process_group with what torchrun, mpirun or srun tell; nothing in a world of one.
 
@@ -75,4 +86,10 @@ def init_process_group(backend: str = "gloo", **options) -> None:
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29500")
     os.environ.setdefault("LOCAL_RANK", str(told.local_rank))
+    if attempt() != "0" and "store" not in options:
+        from torch.distributed.rendezvous import rendezvous
+
+        patience = {name: value for name, value in options.items() if name == "timeout"}
+        store, _, _ = next(rendezvous("env://", told.rank, told.world_size, **patience))
+        options["store"] = dist.PrefixStore(f"attempt{attempt()}", store)
     dist.init_process_group(backend, rank=told.rank, world_size=told.world_size, **options)

@@ -55,7 +55,7 @@ class Group:
         # torch.distributed.new_group come again after a group was destroyed, and with them its dead addresses.
         key = (label, tuple(ranks))
         _opened[key] += 1
-        self.name = f"laconic/{label}{'-'.join(map(str, ranks))}/{_opened[key]}"
+        self.name = f"laconic/{environment.attempt()}/{label}{'-'.join(map(str, ranks))}/{_opened[key]}"
         self._store = dist.PrefixStore(self.name, c10d._get_default_store())
         self._store_is_silent = False
         self._group = self._connect()

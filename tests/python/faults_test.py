@@ -54,6 +54,11 @@ def test_a_rank_that_never_makes_its_optimizer_is_named():
     assert re.search(r"RankMissing: rank 1 died, left or did not arrive within 3 s", out), out + errors
 
 
+def test_a_job_that_torchrun_starts_again_does_not_look_for_the_dead():
+    done = torchrun(2, MORTAL, "restarted", options=["--max-restarts=1"])
+    assert len(set(re.findall(ENDS, done.stdout))) == 2, done.stdout + done.stderr
+
+
 def test_a_killed_job_goes_on_bit_for_bit(tmp_path):
     done = torchrun(2, MORTAL, "resumed", tmp_path / "straight")
     expected = sorted(re.findall(ENDS, done.stdout))

@@ -24,9 +24,9 @@ sys.path.insert(0, str(ROOT / "tests/optim"))
 registered = []
 
 
-def torchrun(ranks, script, *arguments, timeout=240, environment=None, check=True):
+def torchrun(ranks, script, *arguments, timeout=240, environment=None, check=True, options=()):
     """Runs a script under torchrun; returns the finished process."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", *options]
     own = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE), **(environment or {})}
     done = subprocess.run(
         [*command, str(script), *map(str, arguments)],

@@ -1,4 +1,4 @@
-"""Ranks that may die. mortal.py killed|late overlap|plain; mortal.py resumed FOLDER; mortal.py leaves|absent."""
+"""Ranks that may die. mortal.py killed|late overlap|plain; mortal.py resumed FOLDER; mortal.py leaves|absent|restarted."""
 import faulthandler
 import hashlib
 import os
@@ -61,6 +61,19 @@ def absent():
     os._exit(0)
 
 
+def restarted():
+    """The last rank dies and torchrun starts all again; this time the first is late, so that the last one looks for it too early."""
+    again, rank = os.environ["TORCHELASTIC_RESTART_COUNT"] != "0", int(os.environ["RANK"])
+    time.sleep(4 if again and rank == 0 else 0)
+    laconic.init_process_group()
+    model = network()
+    optimizer = laconic.AdamW(model.parameters(), lr=1e-3)
+    if rank == 1 and not again:
+        os.kill(os.getpid(), signal.SIGKILL)
+    train(model, optimizer, 2, rank)
+    print(f"rank {rank} ends with {hashlib.sha256(flat(model).numpy().tobytes()).hexdigest()}", flush=True)
+
+
 def resumed(folder):
     """30 steps, a checkpoint every 6; all ranks are killed in step DIES_AT."""
     laconic.init_process_group()
@@ -102,4 +115,4 @@ def leaves():
 
 if __name__ == "__main__":
     faulthandler.dump_traceback_later(90, exit=True)
-    {"resumed": resumed, "leaves": leaves, "absent": absent}.get(sys.argv[1], lambda *rest: dies(sys.argv[1], *rest))(*sys.argv[2:])
+    {"resumed": resumed, "leaves": leaves, "absent": absent, "restarted": restarted}.get(sys.argv[1], lambda *rest: dies(sys.argv[1], *rest))(*sys.argv[2:])
