@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <future>
 #include <limits>
 #include <new>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "laconic/core/buffer.h"
@@ -21,6 +23,22 @@ void check(int code, const char* call) {
   MPI_Error_string(code, text.data(), &length);
   fail(Code::kTransport, "{} failed: {}", call,
        std::string_view(text.data(), static_cast<std::size_t>(length)));
+}
+
+// A blocking call that MPI gives no deadline: made by a thread of its own, which is left behind in
+// it when the time is over. `call` returns MPI's code and a communicator.
+template <typename Call>
+MPI_Comm in_time(const char* name, std::chrono::milliseconds timeout, Call call) {
+  using Outcome = std::pair<int, MPI_Comm>;
+  std::packaged_task<Outcome()> task(call);
+  std::future<Outcome> outcome = task.get_future();
+  std::thread(std::move(task)).detach();
+  if (outcome.wait_for(timeout) != std::future_status::ready)
+    fail(Code::kTimeout, "{} did not end within {} ms: see whether all ranks live", name,
+         timeout.count());
+  const auto [code, comm] = outcome.get();
+  check(code, name);
+  return comm;
 }
 
 // While it lives, errors that belong to no communicator are returned: where the standard lets MPI
@@ -167,13 +185,18 @@ class Mpi final : public Transport {
 
   std::unique_ptr<Transport> split(int color) override {
     flight_.check_split(color);
-    // MPI_Comm_split has no deadline; this has, and says who is missing.
-    const std::vector<int> colors = gather(color);
+    const std::vector<int> colors = gather(color);  // says who is missing
     std::vector<int> members;
     for (int r = 0; r < size_; ++r)
       if (colors[static_cast<std::size_t>(r)] == color) members.push_back(r);
     MPI_Comm part = MPI_COMM_NULL;
-    guarded([&] { check(MPI_Comm_split(comm_, color, rank_, &part), "MPI_Comm_split"); });
+    guarded([&] {
+      part = in_time("MPI_Comm_split", config_.timeout, [comm = comm_, color, rank = rank_] {
+        MPI_Comm made = MPI_COMM_NULL;
+        const int code = MPI_Comm_split(comm, color, rank, &made);
+        return std::pair(code, made);
+      });
+    });
     return std::make_unique<Mpi>(part, config_, host_, names_.part(members));
   }
 
@@ -389,12 +412,14 @@ MPI_Comm duplicate(MPI_Comm comm, std::chrono::milliseconds timeout) {
 }
 
 // The smallest rank of the shared-memory domain.
-std::uint64_t find_host(MPI_Comm comm) {
+std::uint64_t find_host(MPI_Comm comm, std::chrono::milliseconds timeout) {
   int rank = 0, smallest = 0;
-  MPI_Comm domain = MPI_COMM_NULL;
   check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
-  check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &domain),
-        "MPI_Comm_split_type");
+  MPI_Comm domain = in_time("MPI_Comm_split_type", timeout, [comm, rank] {
+    MPI_Comm made = MPI_COMM_NULL;
+    const int code = MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &made);
+    return std::pair(code, made);
+  });
   check(MPI_Allreduce(&rank, &smallest, 1, MPI_INT, MPI_MIN, domain), "MPI_Allreduce");
   MPI_Comm_free(&domain);
   return static_cast<std::uint64_t>(smallest);
@@ -409,7 +434,7 @@ std::unique_ptr<Transport> make_mpi(MPI_Comm comm, const MpiConfig& config) {
          config.largest_message, std::numeric_limits<int>::max());
   check_environment();
   const MPI_Comm own = duplicate(comm, config.timeout);
-  return std::make_unique<Mpi>(own, config, find_host(own));
+  return std::make_unique<Mpi>(own, config, find_host(own, config.timeout));
 }
 
 }  // namespace laconic

@@ -10,6 +10,7 @@ import launchers
 from launchers import COMES_BACK, EVERY, FILE_CALLS, STEPS, results
 
 TIMEOUT, MARGIN = 3, 12  # seconds: of a silent rank; for the rest, on a machine with more ranks than cores
+ASLEEP = 5  # that a rank is stopped for after the others' timeout, which begins when they wait for it
 PATIENT = 120  # the timeout of legs that nothing happens to
 ERRORS = {"full disk": ("ENOSPC", ("write", "fsync", "open")), "read-only folder": ("EROFS", ("open", "rename"))}
 MOUNTED = ("full disk, tmpfs", "read-only mount")
@@ -61,7 +62,7 @@ class Leg:
                 self.hurt()
             if self.mark.exists():
                 limit = self.struck() + TIMEOUT + self.job.launcher.grace + MARGIN + self.to_come_back()
-                if self.fault.get("release") and now > self.struck() + TIMEOUT + self.job.launcher.grace + 1:
+                if self.fault.get("release") and now > self.struck() + TIMEOUT + self.job.launcher.grace + ASLEEP:
                     self.release()
             if now > limit:
                 return False

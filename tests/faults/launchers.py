@@ -103,6 +103,7 @@ class Mpirun(Launcher):
 
     def told(self, kind, rank, codes, text):
         silent = re.search(rf"laconic: rank \d+: .*ranks? [\d, and]*\b{rank}\b.* did not (send|take) exchange", text) is not None
+        silent = silent or "MPI_Comm_split did not end within" in text  # it does not say who is missing
         if kind == ALONE:  # mpirun may fail to unpack its own report of how a rank ended
             return silent and ("errorcode 3" in text or "ORTE_ERROR_LOG: Data unpack" in text)
         if kind.startswith("kill"):

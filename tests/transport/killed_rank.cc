@@ -1,6 +1,7 @@
-// A program for mpirun: its last rank kills itself, every other says what it was told. Needs a
-// launcher that lets the survivors live (Open MPI: --enable-recovery), and its output is the
-// result: gtest and MPI_Finalize want all ranks.
+// A program for mpirun: its last rank kills itself, every other says what it was told. With the
+// word "split" that is in the middle of a split, when it has told its color. Needs a launcher that
+// lets the survivors live (Open MPI: --enable-recovery), and its output is the result: gtest and
+// MPI_Finalize want all ranks.
 
 #include <unistd.h>
 
@@ -17,10 +18,17 @@ int main(int argc, char** argv) {
   auto transport = laconic::make_mpi(MPI_COMM_WORLD, {.timeout = std::chrono::seconds(2)});
   std::vector<std::byte> in(100000), out(in.size() * static_cast<std::size_t>(transport->size()));
   transport->all_gather(in, out);
-  if (transport->rank() == transport->size() - 1) std::raise(SIGKILL);
+  const bool splits = argc > 1;
+  if (transport->rank() == transport->size() - 1) {
+    if (splits) transport->gather(0);
+    std::raise(SIGKILL);
+  }
   int result = 1;
   try {
-    transport->all_gather(in, out);
+    if (splits)
+      transport->split(0);
+    else
+      transport->all_gather(in, out);
   } catch (const laconic::Error& error) {
     std::printf("rank %d was told (%s): %s\n", transport->rank(), name(error.code()), error.what());
     result = error.code() == laconic::Code::kTimeout ? 0 : 1;
