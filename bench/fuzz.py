@@ -7,7 +7,6 @@
 What is found lies in .run/fuzz; exits with 1 then.
 """
 import concurrent.futures
-import datetime
 import json
 import os
 import pathlib
@@ -52,15 +51,11 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         rows = list(pool.map(lambda target: fuzz(target, seconds), targets))
     machine = record.machine() | {"compiler": record.output_of("clang++-14", "--version").splitlines()[0]}
-    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
-    folder = pathlib.Path("bench/results")
-    before = json.loads((folder / "fuzz.json").read_text())["runs"][0]["rows"] if (folder / "fuzz.json").exists() else []
+    kept = pathlib.Path("bench/results/fuzz.json")
+    before = json.loads(kept.read_text())["runs"][0]["rows"] if kept.exists() else []
     rows = sorted(rows + [row for row in before if row["target"] not in targets], key=lambda row: row["target"])
     commands = "\n".join(" ".join(command_of(row["target"], seconds)) for row in rows)
-    made = {"date": date, "commit": record.commit(), "machine": machine, "runs": [{"command": commands, "rows": rows}]}
-    (folder / "fuzz.json").write_text(json.dumps(made, indent=1) + "\n")
-    (folder / "fuzz.md").write_text(record.markdown("fuzz", made))
-    print("bench/results/fuzz.md")
+    record.write("fuzz", {**record.facts(), "machine": machine, "runs": [{"command": commands, "rows": rows}]})
     return 0 if all(row["result"] == "clean" for row in rows) else 1
 
 

@@ -55,6 +55,10 @@ def text_options():
     return f"--task text --data {data('shakespeare.txt')} --model gpt2-mini --ranks 4 --batch 2"
 
 
+def masked_corpus():
+    return f"{data('sst2')},{data('shakespeare.txt')}"
+
+
 def fashion_mnist(commands):
     return compare(commands, "fashion_mnist", f"{FASHION_MNIST} --steps 800 --seeds 3 --set run.validate_every=100", "adamw,sgdm,one-bit-adam,zero-one-adam,birder")
 
@@ -100,7 +104,7 @@ def network(study, options, rate):
 
 def bert(commands, seeds=5):
     """Pre-training by each optimizer, fine-tuning by AdamW: accuracy on held-out training sentences."""
-    corpus = f"{data('sst2')},{data('shakespeare.txt')}"
+    corpus = masked_corpus()
     common = f"{MASKED} --set data.tokenizer_data={corpus} --set run.validate_every=100000"
     rows = []
     for arm in ARMS.split(","):

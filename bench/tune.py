@@ -8,14 +8,14 @@ Each value is tried once, for the number of steps given here; the lowest validat
 import json
 import sys
 
-from studies import ARMS, FASHION_MNIST, LACONIC, MASKED, RUNS, data, run, text_options
+from studies import ARMS, FASHION_MNIST, LACONIC, MASKED, RUNS, masked_corpus, run, text_options
 
 ADAM = {"fashion_mnist": (3e-3, 1e-2, 3e-2), "text": (1e-3, 3e-3, 1e-2), "mlm": (1e-3, 3e-3, 1e-2)}
 SGDM = (0.01, 0.03, 0.1)
 STUDIES = {
     "fashion_mnist": lambda: f"{FASHION_MNIST} --steps 120",
     "text": lambda: f"{text_options()} --steps 150",
-    "mlm": lambda: f"--task mlm --data {data('sst2')},{data('shakespeare.txt')} {MASKED} --steps 200",
+    "mlm": lambda: f"--task mlm --data {masked_corpus()} {MASKED} --steps 200",
 }
 
 

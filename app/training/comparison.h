@@ -21,8 +21,7 @@ nlohmann::json summarize_arm(const std::vector<FinishedRun>& runs);
 
 // Adds steps_to_baseline and seconds_to_baseline to every arm: when the accuracy, or where there is
 // none the validation loss, the mean over seeds, came within 1 % of the baseline's last one; null:
-// never. REQUIRES: arms and runs in
-// the same order, the baseline's at index `baseline`.
+// never. REQUIRES: arms and runs in the same order, the baseline's at index `baseline`.
 void add_times_to_baseline(nlohmann::json& arms, const std::vector<std::vector<FinishedRun>>& runs,
                            std::size_t baseline);
 

@@ -25,20 +25,17 @@ void check(int code, const char* call) {
        std::string_view(text.data(), static_cast<std::size_t>(length)));
 }
 
-// A blocking call that MPI gives no deadline: made by a thread of its own, which is left behind in
-// it when the time is over. `call` returns MPI's code and a communicator.
-template <typename Call>
-MPI_Comm in_time(const char* name, std::chrono::milliseconds timeout, Call call) {
-  using Outcome = std::pair<int, MPI_Comm>;
-  std::packaged_task<Outcome()> task(call);
-  std::future<Outcome> outcome = task.get_future();
+// Work that waits in MPI, which gives it no deadline: done by a thread of its own, which is left
+// behind when the time is over.
+template <typename Work>
+auto in_time(const char* call, std::chrono::milliseconds timeout, Work work) {
+  std::packaged_task<decltype(work())()> task(std::move(work));
+  auto outcome = task.get_future();
   std::thread(std::move(task)).detach();
   if (outcome.wait_for(timeout) != std::future_status::ready)
-    fail(Code::kTimeout, "{} did not end within {} ms: see whether all ranks live", name,
+    fail(Code::kTimeout, "{} did not end within {} ms: see whether all ranks live", call,
          timeout.count());
-  const auto [code, comm] = outcome.get();
-  check(code, name);
-  return comm;
+  return outcome.get();
 }
 
 // While it lives, errors that belong to no communicator are returned: where the standard lets MPI
@@ -193,8 +190,8 @@ class Mpi final : public Transport {
     guarded([&] {
       part = in_time("MPI_Comm_split", config_.timeout, [comm = comm_, color, rank = rank_] {
         MPI_Comm made = MPI_COMM_NULL;
-        const int code = MPI_Comm_split(comm, color, rank, &made);
-        return std::pair(code, made);
+        check(MPI_Comm_split(comm, color, rank, &made), "MPI_Comm_split");
+        return made;
       });
     });
     return std::make_unique<Mpi>(part, config_, host_, names_.part(members));
@@ -413,16 +410,16 @@ MPI_Comm duplicate(MPI_Comm comm, std::chrono::milliseconds timeout) {
 
 // The smallest rank of the shared-memory domain.
 std::uint64_t find_host(MPI_Comm comm, std::chrono::milliseconds timeout) {
-  int rank = 0, smallest = 0;
-  check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
-  MPI_Comm domain = in_time("MPI_Comm_split_type", timeout, [comm, rank] {
-    MPI_Comm made = MPI_COMM_NULL;
-    const int code = MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &made);
-    return std::pair(code, made);
+  return in_time("MPI_Comm_split_type", timeout, [comm] {
+    int rank = 0, smallest = 0;
+    MPI_Comm domain = MPI_COMM_NULL;
+    check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+    check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &domain),
+          "MPI_Comm_split_type");
+    check(MPI_Allreduce(&rank, &smallest, 1, MPI_INT, MPI_MIN, domain), "MPI_Allreduce");
+    MPI_Comm_free(&domain);
+    return static_cast<std::uint64_t>(smallest);
   });
-  check(MPI_Allreduce(&rank, &smallest, 1, MPI_INT, MPI_MIN, domain), "MPI_Allreduce");
-  MPI_Comm_free(&domain);
-  return static_cast<std::uint64_t>(smallest);
 }
 
 }  // namespace
