@@ -5,11 +5,19 @@ of a model and a number of ranks, is measured without a network: the compute tim
 nothing), the coding speed by `laconic plan --probe` on all cores at once, slowed by ranks/cores where there are more ranks than cores. Coding takes
 turns with the backward pass (`shares_cores`). When buckets are ready follows from the layers' multiplications. Two numbers are fitted, on 16 of the
 settings: what a message costs a rank whatever its length, and one factor on the coding speed. The other 8, every third, are never looked at.
+
+How quick a machine is changes within minutes, here by a third. So all trainings of a model and a number of ranks are started, and take turns of two seconds
+each; a step in which a training was stopped does not count.
 """
+import contextlib
 import json
 import math
 import os
+import shlex
 import statistics
+import subprocess
+
+import turns
 
 OPTIONS = {
     "gpt2-mini": "--task text --data generated --model gpt2-mini --batch 4 --set optimizer.bucket_elements=131072",
@@ -24,7 +32,7 @@ METHODS = (("adamw", {"optimizer": "adamw"}), ("adamw-bf16", {"optimizer": "adam
            ("one-bit-adam --set optimizer.freeze_step=1", {"optimizer": "one-bit-adam"}), ("birder", {"optimizer": "birder"}))
 SILENT = "zero-one-adam --set optimizer.variance_freeze_step=1 --set optimizer.double_every=1 --set optimizer.max_interval=1024"
 LATENCY = "50us"
-TURNS = 5
+TURN, TURNS = 2, 12  # seconds of each turn; how many of them each training gets
 TRIES = 20  # steps in which --exchange auto tries what there is
 MESSAGES = [1e-6 * 1.25**k for k in range(30)]
 FACTORS = [0.5 * 1.05**k for k in range(30)]
@@ -65,13 +73,13 @@ def median_seconds(steps):
 
 
 class Machine:
-    """What is measured once."""
+    """What is measured."""
 
     def __init__(self, run, laconic, folder, commands):
         self.run, self.laconic, self.folder, self.commands = run, laconic, folder, commands
         self.cores = len(os.sched_getaffinity(0))
         self.speeds = self.probe()
-        self.steps = {}  # of all turns, by the name of a setting
+        self.steps = {}  # by the name of a setting
 
     def probe(self):
         out = self.folder / "probe.json"
@@ -79,20 +87,26 @@ class Machine:
         self.run(self.commands, line, out)
         return json.loads(out.read_text())["speeds"]
 
-    def train(self, name, model, ranks, optimizer, steps, extra=""):
-        out = self.folder / name
-        self.run(self.commands, f"{self.laconic} train {OPTIONS[model]} --ranks {ranks} --threads 1 --optimizer {optimizer} --steps {steps} {COMMON} {extra} --out {out} --overwrite")
-        return out
+    def line(self, name, model, ranks, optimizer, extra=""):
+        return (f"{self.laconic} train {OPTIONS[model]} --ranks {ranks} --threads 1 --optimizer {optimizer} --steps 100000 {COMMON} {extra} "
+                f"--out {self.folder / name} --overwrite")
 
-    def measure(self, name, kind, skipped, *given):
-        """One turn, and of it the steps of a kind: what disturbs a machine for a while should meet all settings alike."""
-        steps = map(json.loads, (self.train(name, *given) / "metrics.jsonl").read_text().splitlines()[skipped:])
-        self.steps.setdefault(name, []).extend(step for step in steps if step["kind"] == kind)
-
-
-def steps_at(rate):
-    """More where the differences are small."""
-    return 84 if rate in (None, "10gbit") else 24
+    def take_turns(self, settings):
+        """{name: (kind of steps, steps that are not counted, what `line` is given)} of trainings that are compared with one another."""
+        with contextlib.ExitStack() as stack:
+            programs = []
+            for name, (_, _, *given) in settings.items():
+                self.commands.append(self.line(name, *given))
+                print(f"+ {self.commands[-1]}", flush=True)
+                programs.append(stack.enter_context(turns.Program(shlex.split(self.commands[-1]), stdout=subprocess.DEVNULL)))
+                programs[-1].go(TURN)
+            for _ in range(TURNS - 1):
+                for program in programs:
+                    program.go(TURN)
+        for name, (kind, skipped, *_) in settings.items():
+            lines = (self.folder / name / "metrics.jsonl").read_text().splitlines(keepends=True)
+            steps = [json.loads(line) for line in lines[skipped:] if line.endswith("\n")]
+            self.steps[name] = [step for step in steps if step["kind"] == kind and step["step_seconds"] < TURN]  # others were stopped meanwhile
 
 
 def network(per_node, rate):
@@ -125,14 +139,15 @@ def fit(plan, rows, speeds):
 
 def measure(machine):
     settings = [(*group, *method) for group in GROUPS for method in METHODS]
-    for _ in range(TURNS):
-        for model, ranks in dict.fromkeys(group[:2] for group in GROUPS):
-            machine.measure(f"{model}-{ranks}", "silent", 4, model, ranks, SILENT, 84)
+    for family in dict.fromkeys(group[:2] for group in GROUPS):
+        trainings = {"-".join(map(str, family)): ("silent", 4, *family, SILENT)}
         for index, (model, ranks, per_node, rate, optimizer, _) in enumerate(settings):
-            kind = "dense" if optimizer.startswith("adamw") else "coded"
-            machine.measure(str(index), kind, 4, model, ranks, optimizer, steps_at(rate), network(per_node, rate))
-            if kind == "coded":
-                machine.measure(f"{index}-auto", kind, TRIES, model, ranks, optimizer, steps_at(rate) + TRIES, "--exchange auto " + network(per_node, rate))
+            if (model, ranks) == family:
+                kind = "dense" if optimizer.startswith("adamw") else "coded"
+                trainings[str(index)] = (kind, 4, *family, optimizer, network(per_node, rate))
+                if kind == "coded":
+                    trainings[f"{index}-auto"] = (kind, TRIES, *family, optimizer, "--exchange auto " + network(per_node, rate))
+        machine.take_turns(trainings)
     rows = []
     for index, (model, ranks, per_node, rate, optimizer, method) in enumerate(settings):
         steps = machine.steps[str(index)]

@@ -173,16 +173,18 @@ def gpt2(commands):
     return rows
 
 
+def folder(study):
+    path = RUNS / study
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def plan(commands):
-    folder = RUNS / "plan"
-    folder.mkdir(parents=True, exist_ok=True)
-    return forecast.study(run, LACONIC, folder, commands)
+    return forecast.study(run, LACONIC, folder("plan"), commands)
 
 
 def counters(commands):
-    folder = RUNS / "plan"
-    folder.mkdir(parents=True, exist_ok=True)
-    return forecast.counters(run, folder, commands)
+    return forecast.counters(run, folder("counters"), commands)
 
 
 STUDIES = {

@@ -31,7 +31,7 @@ THIRD_PARTY = {
     "toml": r"toml\+\+/", "torch": r"(torch|ATen|c10)/", "nanobind": r"nanobind/", "zlib": r"zlib\.h",
 }
 STANDARD = re.compile(r"[a-z_0-9]+|(sys|linux|netinet|arpa)/\w+\.h|(unistd|fcntl|signal|pthread|sched|poll|dlfcn)\.h")
-MPI_FILE = re.compile(r"mpi\.\w+|laconic/transport/mpi\.h")
+MPI_FILE = re.compile(r"mpi(_\w+)?\.\w+|laconic/transport/mpi(_\w+)?\.h")
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 EMPTY_FILE_NAME = re.compile(r"(?i)(.*_)?(util|utility|utilities|utils|common|helpers?|misc|manager)")
@@ -58,7 +58,7 @@ def refusal(path, bracket, header, public):
         return f"{folder} is no layer: give it a line in MAY_INCLUDE"
     may = MAY_INCLUDE[folder]
     if (header == "mpi.h" or MPI_FILE.fullmatch(header)) and not MPI_FILE.fullmatch(path.split("/")[-1]):
-        return f"{header}: MPI belongs to files named mpi.*"
+        return f"{header}: MPI belongs to files named mpi.* or mpi_*"
     if header.startswith(("laconic/", "app/", "examples/", "python/")):
         if path in public and header not in public:
             return f"a public header includes {header}, which is not in cmake/public_headers.cmake"

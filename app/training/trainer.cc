@@ -1,16 +1,14 @@
 #include "app/training/trainer.h"
 
-#include <sys/resource.h>
-
 #include <cmath>
 
 #include "app/failure.h"
-#include "app/machine.h"
 #include "app/report/file.h"
 #include "app/training/control.h"
 #include "app/training/evaluation.h"
 #include "app/training/guard.h"
 #include "app/training/model_file.h"
+#include "app/training/summary.h"
 #include "laconic/checkpoint/checkpoint.h"
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
@@ -67,8 +65,8 @@ torch::DataParallelConfig parallel_config(const RunConfig& config) {
   torch::DataParallelConfig parallel{.optimizer = config.optimizer, .groups = {}, .grouping = {}};
   parallel.optimizer.threads = config.threads;
   if (config.optimizer.weight_decay > 0) {
-    // Vectors first: their bucket is complete only when backward ends, and the last one is exchanged
-    // first.
+    // Vectors first: their bucket is complete only when backward ends, and the last one is
+    // exchanged first.
     parallel.groups = {{.name = "vectors"},
                        {.name = "matrices", .weight_decay = config.optimizer.weight_decay}};
     parallel.grouping = [](const std::string&, const ::torch::Tensor& parameter) {
@@ -77,15 +75,6 @@ torch::DataParallelConfig parallel_config(const RunConfig& config) {
   }
   return parallel;
 }
-
-// What a run has done so far, over all its resumes.
-struct Done {
-  std::uint64_t bytes = 0, bytes_inside = 0;
-  std::int64_t dense = 0, coded = 0, silent = 0, skipped = 0;
-  double seconds = 0;
-};
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Done, bytes, bytes_inside, dense, coded, silent, skipped,
-                                   seconds)
 
 std::shared_ptr<Network> initial_model(const Training& run) {
   ::at::set_num_threads(run.config.threads);
@@ -131,10 +120,11 @@ class Rank {
            "the run was started on data with the fingerprint {}, this is {}: give the same --data",
            manifest.extra.at("data"), data);
     if (manifest.ranks != engine_.size() && !config_.elastic)
-      fail(Code::kInvalidArgument,
-           "the checkpoint is of {} ranks, this run has {}: start as many, or give --elastic, which "
-           "goes on with any number but not to the same bits",
-           manifest.ranks, engine_.size());
+      fail(
+          Code::kInvalidArgument,
+          "the checkpoint is of {} ranks, this run has {}: start as many, or give --elastic, which "
+          "goes on with any number but not to the same bits",
+          manifest.ranks, engine_.size());
     std::vector<double> buffers = pack_buffers(*model_);
     const Resume how = load_checkpoint(checkpoint_path(), optimizer(), buffers);
     unpack_buffers(buffers, *model_);
@@ -338,8 +328,8 @@ class Rank {
 
   Outcome finish() {
     const Looking looking(parallel_);
-    quality_ = look(0);
-    if (!std::isfinite(quality_.loss))
+    const Quality quality = look(0);
+    if (!std::isfinite(quality.loss))
       throw Diverged(
           fmt::format("the validation loss is not finite after {} steps: lower --lr (it is {:g})",
                       config_.steps, config_.lr));
@@ -348,7 +338,13 @@ class Rank {
     const json config = to_text(config_);
     write_model(config_.out / "model.safetensors", *model_,
                 {{"config", config.dump()}, {"describe", describe()}});
-    Outcome outcome{summary(hash), 0};
+    Outcome outcome{summary(run_, {.done = done_,
+                                   .quality = quality,
+                                   .parameters = parameters(),
+                                   .ranks = engine_.size(),
+                                   .weights_hash = hash,
+                                   .describe = describe()}),
+                    0};
     replace_text(config_.out / "summary.json", outcome.summary.dump(2) + "\n");
     metrics_->close();
     progress_->finish();
@@ -365,52 +361,6 @@ class Rank {
              "the weights of rank {} ({:016x}) and of rank 0 ({:016x}) differ at the end", r,
              all[r], all[0]);
     return mine;
-  }
-
-  double bits_per_step() {
-    const auto steps = static_cast<double>(std::max<std::int64_t>(1, config_.steps));
-    if (engine_.size() > 1)
-      return bits_per_parameter(static_cast<double>(done_.bytes), parameters(), engine_.size()) /
-             steps;
-    const double dense = config_.optimizer.bf16 ? 16 : 32;  // nothing is sent: what it would be
-    return (dense * static_cast<double>(done_.dense) + static_cast<double>(done_.coded)) / steps;
-  }
-
-  json summary(std::uint64_t hash) {
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    return {{"optimizer", config_.arm},
-            {"task", config_.data.task},
-            {"model", config_.model.name},
-            {"parameters", parameters()},
-            {"ranks", engine_.size()},
-            {"steps", config_.steps},
-            {"seed", config_.seed},
-            {"batch", config_.batch},
-            {"lr", config_.lr},
-            {"final_loss", quality_.loss},
-            {"final_metric", quality_.metric},
-            {"metric", metric_name(run_.data->shape())},
-            {"bits_per_parameter_per_step", bits_per_step()},
-            {"rounds", done_.dense + done_.coded},
-            {"dense_rounds", done_.dense},
-            {"coded_rounds", done_.coded},
-            {"bytes_sent_per_rank", done_.bytes},
-            {"bytes_inside_node", done_.bytes_inside},
-            {"skipped_steps", done_.skipped},
-            {"seconds", done_.seconds},
-            {"weights_hash", fmt::format("{:016x}", hash)},
-            {"peak_memory_bytes", static_cast<std::uint64_t>(usage.ru_maxrss) * 1024},
-            {"emulate", config_.emulate.empty() ? json() : json(config_.emulate)},
-            {"engine", run_.engine},
-            {"describe", describe()},
-            {"data", run_.data->describe()},
-            {"command", run_.command},
-            {"version", LACONIC_VERSION},
-            {"torch", TORCH_VERSION},
-            {"threads", config_.threads},
-            {"machine", machine()},
-            {"config", to_text(config_)}};
   }
 
   const Training& run_;
@@ -432,7 +382,6 @@ class Rank {
   StepRecord pending_;
   Guard guard_;
   std::string exchange_;  // as it was told last
-  Quality quality_;
   Batch batch_;
   std::optional<MetricsFile> metrics_;
   std::optional<EventFile> events_;

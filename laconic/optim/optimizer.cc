@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "laconic/core/error.h"
-#include "laconic/core/hash.h"
 #include "laconic/kernels/dense.h"
+#include "laconic/optim/checks.h"
 #include "laconic/optim/choice.h"
 #include "laconic/optim/queue.h"
 #include "laconic/optim/rule.h"
@@ -27,45 +27,6 @@ std::unique_ptr<Rule> make_rule(Algorithm algorithm, const Bucket& bucket) {
   fail(Code::kInvalidArgument, "no algorithm {}", static_cast<int>(algorithm));
 }
 
-// The model with what was left out filled in.
-Model completed(Model model, const OptimizerConfig& config) {
-  if (model.weights.size() != model.gradient.size())
-    fail(Code::kInvalidArgument, "{} weights and {} gradients: they must be equally many",
-         model.weights.size(), model.gradient.size());
-  if (model.groups.empty())
-    model.groups = {
-        {.name = "all", .elements = model.weights.size(), .weight_decay = config.weight_decay}};
-  std::size_t covered = 0;
-  std::vector<NamedRange> ranges;
-  for (const Group& group : model.groups) {
-    if (!(group.weight_decay >= 0) || !(group.lr_factor >= 0) || !std::isfinite(group.lr_factor))
-      fail(Code::kInvalidArgument, "group {}: weight decay {} and lr factor {} must be at least 0",
-           group.name, group.weight_decay, group.lr_factor);
-    ranges.push_back({group.name, covered, group.elements});
-    covered += group.elements;
-  }
-  if (covered != model.weights.size())
-    fail(Code::kInvalidArgument, "the groups cover {} weights of {}", covered,
-         model.weights.size());
-  if (model.ranges.empty()) model.ranges = std::move(ranges);
-  for (const NamedRange& range : model.ranges)
-    if (range.begin > covered || range.count > covered - range.begin)
-      fail(Code::kInvalidArgument, "range {} ends at {}, the model has {} weights", range.name,
-           range.begin + range.count, covered);
-  return model;
-}
-
-// Throws on every rank when any differs from rank 0 in one of the named values.
-void agree(Transport& transport, std::span<const std::string> names,
-           std::span<const std::uint64_t> mine, const char* remedy) {
-  std::vector<std::uint64_t> all;
-  transport.gather(mine, all);
-  for (std::size_t at = 0; at < all.size(); ++at)
-    if (all[at] != all[at % mine.size()])
-      fail(Code::kInvalidArgument, "rank {} and rank 0 differ in {} ({:x} and {:x}): {}",
-           at / mine.size(), names[at % mine.size()], all[at], all[at % mine.size()], remedy);
-}
-
 void check_rate(const char* what, double value) {
   if (!(value >= 0) || !std::isfinite(value))
     fail(Code::kInvalidArgument, "a {} of {}: it must be finite and at least 0", what, value);
@@ -81,7 +42,7 @@ class Engine final : public Optimizer {
         nodes_(make_nodes(*metered_, config_.ranks_per_node)),
         pool_(config_.threads),
         schedule_(make_schedule(config_)) {
-    agree_on_everything();
+    agree_on_setup(*metered_, config_, model_);
     // One rank, or one node, has nothing to choose from: its means are exact, or go nowhere.
     const bool coded_ways = !dense() && transport_.size() > 1 && nodes_.nodes > 1;
     const bool chooses = coded_ways && config_.exchange == ExchangeForm::kAuto;
@@ -101,7 +62,6 @@ class Engine final : public Optimizer {
       choice_ = std::make_unique<Choice>(config_, nodes_, flat_.world ? &flat_ : nullptr, pool_,
                                          switching_);
     queue_ = std::make_unique<StepQueue>(buckets(), [this](int b) { rule(b).step(step_); });
-    hashes_.resize(model_.ranges.size());
   }
 
   void begin(double lr) override {
@@ -272,28 +232,8 @@ class Engine final : public Optimizer {
     if (SwitchingMean* mean = rules_.back()->switching()) switching_.push_back(mean);
   }
 
-  void agree_on_everything() {
-    std::vector<std::string> names = {"the number of weights", "the number of groups"};
-    std::vector<std::uint64_t> values = {model_.weights.size(), model_.groups.size()};
-    agree(*metered_, names, values, "build the same model on every rank");
-    for (const Group& group : model_.groups) {
-      const double numbers[] = {static_cast<double>(group.elements), group.lr_factor,
-                                group.weight_decay, static_cast<double>(group.compress)};
-      names.push_back("group " + group.name);
-      values.push_back(hash64(std::as_bytes(std::span(numbers))));
-    }
-    for (const auto& [field, text] : to_text(config_)) {
-      if (field == "threads") continue;
-      names.push_back(fmt::format("{} (here {})", field, text));
-      values.push_back(hash64(std::as_bytes(std::span(text))));
-    }
-    agree(*metered_, names, values, "pass the same configuration on every rank");
-  }
-
   void start() {
-    const std::string names[] = {"their first weights"};
-    const std::uint64_t mine[] = {hash64(std::as_bytes(model_.weights))};
-    agree(*metered_, names, mine, "start all ranks from the same weights, or broadcast them");
+    agree_on_first_weights(*metered_, model_.weights);
     start_rules();
     started_ = true;
   }
@@ -415,22 +355,7 @@ class Engine final : public Optimizer {
         step_.t - verified_ < config_.verify_every)
       return;
     verified_ = step_.t;
-    for (std::size_t i = 0; i < hashes_.size(); ++i)
-      hashes_[i] = hash64(
-          std::as_bytes(model_.weights.subspan(model_.ranges[i].begin, model_.ranges[i].count)));
-    const std::vector<std::uint64_t>& all = all_hashes_;
-    metered_->gather(std::span<const std::uint64_t>(hashes_), all_hashes_);
-    for (std::size_t i = 0; i < hashes_.size(); ++i) {
-      std::string ranks;
-      for (std::size_t r = 1; r * hashes_.size() < all.size(); ++r)
-        if (all[r * hashes_.size() + i] != all[i])
-          ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", r);
-      if (!ranks.empty())
-        fail(Code::kMismatch,
-             "replicas differ after step {}: range {} of rank(s) {} is not rank 0's; resume from "
-             "the last checkpoint, and look for a write to the weights outside the optimizer",
-             step_.t, model_.ranges[i].name, ranks);
-    }
+    replicas_.compare(*metered_, step_.t);
   }
 
   const OptimizerConfig config_;
@@ -452,8 +377,8 @@ class Engine final : public Optimizer {
   Traffic::Count before_;
   StepStats stats_;
   Totals totals_;
+  ReplicaCheck replicas_{model_};
   std::int64_t verified_ = 0;
-  std::vector<std::uint64_t> hashes_, all_hashes_;
   std::vector<double> norms_;
   std::vector<SwitchingMean*> switching_;  // of the buckets whose mean may take another way
   std::unique_ptr<Choice> choice_;         // null: nothing to choose

@@ -2,17 +2,66 @@
 """100,000 steps on 4 thread ranks and on 2 MPI ranks: memory stays flat, replicas equal, steps as quick as at first.
 
     soak.py [--steps N] [--build build] [--record]     --record writes bench/results/soak.*; exits with 1 if one does not hold
+
+How quick a machine is changes within minutes. So a second run, just begun, does its second tenth in turns of a quarter of a second with the first
+one's last tenth, and these two are compared.
 """
 import argparse
+import contextlib
 import json
-import subprocess
+import statistics
 import sys
 
 from campaign import ROOT, record
 from launchers import mpi_environment
 
-ELEMENTS = 50_000
+sys.path.insert(0, str(ROOT / "bench"))
+from turns import Program  # noqa: E402
+
+ELEMENTS = 100_000
+TURN = 0.25  # seconds
 GROWTH, SLOWER = 2.0, 5.0  # percent: of resident memory after the first tenth; of a step, the last tenth against the second
+COMMANDS = {"threads": ["{}/soak", "4"], "mpi": ["mpirun", "-n", "2", "{}/soak_mpi", "2"]}
+
+
+class Run:
+    """A soak that goes on for a turn at a time."""
+
+    def __init__(self, command, path, steps, stack):
+        self.steps, self.path = steps, path
+        self.program = stack.enter_context(Program(command, env=mpi_environment(), stdout=stack.enter_context(path.open("w"))))
+
+    def blocks(self):
+        return [json.loads(line) for line in self.path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+    def until(self, tenths):
+        while not (done := self.blocks()) or done[-1]["step"] < tenths * self.steps / 10:
+            self.program.go(TURN)
+
+    def after(self, tenths):
+        return [block for block in self.blocks() if block["step"] > tenths * self.steps / 10]
+
+
+def milliseconds(blocks):
+    return statistics.median(block["ms"] for block in blocks)
+
+
+def soak(engine, build, steps, work):
+    command = [word.format(f"{build}/tests") for word in COMMANDS[engine]] + [str(steps), str(ELEMENTS)]
+    with contextlib.ExitStack() as stack:
+        old = Run(command, work / f"{engine}-old", steps, stack)
+        old.until(9)
+        young = Run(command, work / f"{engine}-young", steps, stack)
+        young.until(1)
+        while old.program.go(TURN):
+            young.program.go(TURN)
+        last, second = milliseconds(old.after(9)), milliseconds(young.after(1))
+        settled = old.after(1)
+    growth = max(max(block["resident"][rank] for block in settled) / settled[0]["resident"][rank] - 1 for rank in range(len(settled[0]["resident"])))
+    own_second = milliseconds(block for block in settled if block["step"] <= steps / 5)
+    return {"engine": engine, "ranks": len(settled[0]["resident"]), "steps": settled[-1]["step"], "elements": ELEMENTS, "replica_checks": steps // 100, "drift": 0,
+            "rss_mib": settled[0]["resident"][0] / 2**20, "rss_growth_percent": 100 * growth, "step_ms_second_tenth": second, "step_ms_last_tenth": last,
+            "slower_percent": 100 * (last / second - 1), "step_ms_second_tenth_at_its_time": own_second}
 
 
 def main():
@@ -21,12 +70,10 @@ def main():
     parser.add_argument("--build", default=str(ROOT / "build"))
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
-    folder, rest, rows = f"{options.build}/tests", [str(options.steps), str(ELEMENTS)], []
-    for engine, command in (("threads", [f"{folder}/soak", "4"]), ("mpi", ["mpirun", "-n", "2", f"{folder}/soak_mpi", "2"])):
-        done = subprocess.run([*command, *rest], env=mpi_environment(), stdout=subprocess.PIPE, text=True)
-        if done.returncode:
-            sys.exit(f"soak: {engine} ended with {done.returncode}")
-        rows.append({"engine": engine, **json.loads(done.stdout)})
+    work, rows = ROOT / ".run/soak", []
+    work.mkdir(parents=True, exist_ok=True)
+    for engine in COMMANDS:
+        rows.append(soak(engine, options.build, options.steps, work))
         print(rows[-1], flush=True)
     if options.record:
         record("soak", "./run faults soak", rows)
