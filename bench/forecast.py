@@ -7,7 +7,7 @@ turns with the backward pass (`shares_cores`). When buckets are ready follows fr
 settings: what a message costs a rank whatever its length, and one factor on the coding speed. The other 8, every third, are never looked at.
 
 How quick a machine is changes within minutes, here by a third. So all trainings of a model and a number of ranks are started, and take turns of two seconds
-each; a step in which a training was stopped does not count.
+each; a step in which a training was stopped does not count. Two processes that do the same differ by some percent, too, so all of it is done three times.
 """
 import contextlib
 import json
@@ -32,7 +32,7 @@ METHODS = (("adamw", {"optimizer": "adamw"}), ("adamw-bf16", {"optimizer": "adam
            ("one-bit-adam --set optimizer.freeze_step=1", {"optimizer": "one-bit-adam"}), ("birder", {"optimizer": "birder"}))
 SILENT = "zero-one-adam --set optimizer.variance_freeze_step=1 --set optimizer.double_every=1 --set optimizer.max_interval=1024"
 LATENCY = "50us"
-TURN, TURNS = 2, 12  # seconds of each turn; how many of them each training gets
+TURN, TURNS, STARTS = 2, 6, 3  # seconds of a turn; turns of a training; how often all of it is done, since processes of one kind differ too
 TRIES = 20  # steps in which --exchange auto tries what there is
 MESSAGES = [1e-6 * 1.25**k for k in range(30)]
 FACTORS = [0.5 * 1.05**k for k in range(30)]
@@ -96,9 +96,11 @@ class Machine:
         with contextlib.ExitStack() as stack:
             programs = []
             for name, (_, _, *given) in settings.items():
-                self.commands.append(self.line(name, *given))
-                print(f"+ {self.commands[-1]}", flush=True)
-                programs.append(stack.enter_context(turns.Program(shlex.split(self.commands[-1]), stdout=subprocess.DEVNULL)))
+                line = self.line(name, *given)
+                if line not in self.commands:
+                    self.commands.append(line)
+                print(f"+ {line}", flush=True)
+                programs.append(stack.enter_context(turns.Program(shlex.split(line), stdout=subprocess.DEVNULL)))
                 programs[-1].go(TURN)
             for _ in range(TURNS - 1):
                 for program in programs:
@@ -106,7 +108,8 @@ class Machine:
         for name, (kind, skipped, *_) in settings.items():
             lines = (self.folder / name / "metrics.jsonl").read_text().splitlines(keepends=True)
             steps = [json.loads(line) for line in lines[skipped:] if line.endswith("\n")]
-            self.steps[name] = [step for step in steps if step["kind"] == kind and step["step_seconds"] < TURN]  # others were stopped meanwhile
+            counted = (step for step in steps if step["kind"] == kind and step["step_seconds"] < TURN)  # others were stopped meanwhile
+            self.steps.setdefault(name, []).extend(counted)
 
 
 def network(per_node, rate):
@@ -147,7 +150,8 @@ def measure(machine):
                 trainings[str(index)] = (kind, 4, *family, optimizer, network(per_node, rate))
                 if kind == "coded":
                     trainings[f"{index}-auto"] = (kind, TRIES, *family, optimizer, "--exchange auto " + network(per_node, rate))
-        machine.take_turns(trainings)
+        for _ in range(STARTS):
+            machine.take_turns(trainings)
     rows = []
     for index, (model, ranks, per_node, rate, optimizer, method) in enumerate(settings):
         steps = machine.steps[str(index)]

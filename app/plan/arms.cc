@@ -71,7 +71,7 @@ plan::Average cost_at(const Scenario& scenario, const plan::Cluster& cluster, co
   return plan::predict(cluster, scenario.work, scenario.speeds, arm.method, arm.rounds);
 }
 
-constexpr double kWorthIt = 1.05;
+constexpr double kWorthIt = 1.03;
 
 // Where the coded one gains enough over whatever dense one is best there.
 std::string where(const Scenario& scenario, const Arm& coded, const std::vector<Arm>& arms) {
@@ -165,12 +165,12 @@ std::string advice(const Scenario& scenario, const std::vector<Arm>& arms) {
   if (dense->seconds() < kWorthIt * coded->seconds())
     return fmt::format(
         "Use dense {} ({}), {:.1f} ms a step: the best coded exchange, {} ({}), needs {:.1f} ms "
-        "and does not gain 5 %.{}",
+        "and does not gain 3 %.{}",
         dense->wire, dense->exchange, in_ms(*dense), coded->name(), coded->exchange, in_ms(*coded),
         where(scenario, *coded, arms));
   return fmt::format(
       "Use {} ({}), {:.1f} ms a step: {:.2f}x as fast as a dense all-reduce in fp32, {:.2f}x in "
-      "bf16, {:.2f}x the best dense one ({} {}): more than 5 %.{}",
+      "bf16, {:.2f}x the best dense one ({} {}): more than 3 %.{}",
       coded->name(), coded->exchange, in_ms(*coded), coded->over_fp32, coded->over_bf16,
       dense->seconds() / coded->seconds(), dense->wire, dense->exchange,
       where(scenario, *coded, arms));

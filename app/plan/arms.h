@@ -48,7 +48,7 @@ struct Point {
 std::vector<Point> sweep(const Scenario& scenario, const std::vector<Arm>& arms, double from,
                          double to, int points);
 
-// A sentence or two: what to use, and where that ends. Coding must gain 5 % to be advised.
+// A sentence or two: what to use, and where that ends. Coding must gain 3 % to be advised.
 std::string advice(const Scenario& scenario, const std::vector<Arm>& arms);
 
 }  // namespace laconic::app
