@@ -6,7 +6,7 @@ nothing), the coding speed by `laconic plan --probe` on all cores at once, slowe
 turns with the backward pass (`shares_cores`). When buckets are ready follows from the layers' multiplications. Two numbers are fitted, on 16 of the
 settings: what a message costs a rank whatever its length, and one factor on the coding speed. The other 8, every third, are never looked at.
 
-How quick a machine is changes within minutes, here by a third. So all trainings of a model and a number of ranks are started, and take turns of two seconds
+How quick a machine is changes within seconds, here by a third. So all trainings of a model and a number of ranks are started, and take turns of one second
 each; a step in which a training was stopped does not count. Two processes that do the same differ by some percent, too, so all of it is done three times.
 """
 import contextlib
@@ -32,7 +32,7 @@ METHODS = (("adamw", {"optimizer": "adamw"}), ("adamw-bf16", {"optimizer": "adam
            ("one-bit-adam --set optimizer.freeze_step=1", {"optimizer": "one-bit-adam"}), ("birder", {"optimizer": "birder"}))
 SILENT = "zero-one-adam --set optimizer.variance_freeze_step=1 --set optimizer.double_every=1 --set optimizer.max_interval=1024"
 LATENCY = "50us"
-TURN, TURNS, STARTS = 2, 6, 3  # seconds of a turn; turns of a training; how often all of it is done, since processes of one kind differ too
+TURN, SECONDS, STARTS = 1, 130, 3  # seconds of a turn; of all turns of the trainings that are compared; how often that is done
 TRIES = 20  # steps in which --exchange auto tries what there is
 MESSAGES = [1e-6 * 1.25**k for k in range(30)]
 FACTORS = [0.5 * 1.05**k for k in range(30)]
@@ -102,7 +102,7 @@ class Machine:
                 print(f"+ {line}", flush=True)
                 programs.append(stack.enter_context(turns.Program(shlex.split(line), stdout=subprocess.DEVNULL)))
                 programs[-1].go(TURN)
-            for _ in range(TURNS - 1):
+            for _ in range(SECONDS // (TURN * len(settings)) - 1):
                 for program in programs:
                     program.go(TURN)
         for name, (kind, skipped, *_) in settings.items():
