@@ -17,12 +17,17 @@ constexpr double kNear = 3;  // ways that the probe finds this much slower are n
 constexpr int kWindow = 16, kWidestWindow = 32;
 constexpr double kChange = 1.5;   // of the level, up or down, in two windows: the network changed
 constexpr double kBetter = 0.97;  // a way must be faster by this to replace the coded one
+constexpr double kClearly = 0.8;  // and for one bucket, to replace what all others take
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+double total(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
 // The most of each value over ranks.
@@ -111,13 +116,10 @@ void Choice::probe() {
           std::max(0.0, times[2 * i] + slope * (static_cast<double>(mean->elements()) - kShort)));
     tried_.emplace_back(possible_[i], std::move(predicted));
   }
-  const auto total = [](const auto& one) {
-    return std::accumulate(one.second.begin(), one.second.end(), 0.0);
-  };
-  std::ranges::sort(tried_, {}, total);
+  std::ranges::sort(tried_, {}, [](const auto& one) { return total(one.second); });
   to_try_.clear();
   for (const auto& one : tried_)
-    if (total(one) <= kNear * total(tried_.front())) to_try_.push_back(one.first);
+    if (total(one.second) <= kNear * total(tried_.front().second)) to_try_.push_back(one.first);
   settle();
   steps_ = 0;
   window_ = kWindow;
@@ -136,21 +138,24 @@ void Choice::try_next() {
   settle();
 }
 
-// Every bucket takes what was fastest for it.
+// All take what was fastest in all, but for buckets that are clearly faster otherwise: a few steps
+// cannot tell more, and a mixture that chance made is slower than any of its parts.
 void Choice::settle() {
-  std::vector<Way> best(means_.size());
+  const auto& all = *std::ranges::min_element(tried_, {}, [](const auto& one) {
+    return total(one.second) * (one.first == Way::kCoded ? kBetter : 1.0);
+  });
+  std::vector<Way> best(means_.size(), all.first);
   for (std::size_t b = 0; b < means_.size(); ++b) {
-    const auto least = std::ranges::min_element(tried_, {}, [b](const auto& one) {
-      return one.second[b] * (one.first == Way::kCoded ? kBetter : 1.0);
-    });
-    best[b] = least->first;
+    const auto least =
+        std::ranges::min_element(tried_, {}, [b](const auto& one) { return one.second[b]; });
+    if (least->second[b] < kClearly * all.second[b]) best[b] = least->first;
   }
   use(best);
 }
 
 void Choice::watch() {
   const Seconds now = measured();
-  const double all = std::accumulate(now.begin(), now.end(), 0.0);
+  const double all = total(now);
   steps_ = 0;
   if (level_ == 0) {
     level_ = all;

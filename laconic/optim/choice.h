@@ -12,9 +12,10 @@ namespace laconic {
 // faster of coded and exact, but for the time it takes to find out.
 //
 // Before the first coded step all ways are measured on short vectors (a probe); those that may be
-// the fastest are then tried in some steps, and each bucket keeps what was fastest for it. From
-// then on the time of the steps is watched: when it changes for good, so did the network, and all
-// of this happens again. With `strict` the probe alone decides, once.
+// the fastest are then tried in some steps; all buckets keep what was fastest in all, but for those
+// that are clearly faster otherwise. From then on the time of the steps is watched: when it changes
+// for good, so did the network, and all of this happens again. With `strict` the probe alone
+// decides, once.
 class Choice {
  public:
   // `flat` is null where the layout of `nodes` is flat. `means`: those of the buckets that choose.
