@@ -79,7 +79,7 @@ class Machine:
         self.run, self.laconic, self.folder, self.commands = run, laconic, folder, commands
         self.cores = len(os.sched_getaffinity(0))
         self.speeds = self.probe()
-        self.found = {}  # by the name of a training: seconds and bytes of a step, and the ways that its exchange took
+        self.steps = {}  # by the name of a training
 
     def probe(self):
         out = self.folder / "probe.json"
@@ -91,31 +91,26 @@ class Machine:
         return (f"{self.laconic} train {OPTIONS[model]} --ranks {ranks} --threads 1 --optimizer {optimizer} --steps 100000 {COMMON} {extra} "
                 f"--out {self.folder / name} --overwrite")
 
-    def measure(self, family, trainings):
-        """{name: (kind of steps, steps that are not counted, what `line` is given)}. A family that was measured is not measured again: remove its file."""
-        path = self.folder / f"{family}.json"
-        if not path.exists():
-            steps = {name: [] for name in trainings}
-            for _ in range(STARTS):
-                self.take_turns(trainings)
-                for name, (kind, skipped, *_) in trainings.items():
-                    lines = (self.folder / name / "metrics.jsonl").read_text().splitlines(keepends=True)
-                    found = [json.loads(line) for line in lines[skipped:] if line.endswith("\n")]
-                    steps[name] += [step for step in found if step["kind"] == kind and step["step_seconds"] < TURN]  # others were stopped meanwhile
-            path.write_text(json.dumps({name: {"seconds": median(all, "step_seconds"), "bytes": median(all, "bytes"),
-                                               "exchange": sorted({step.get("exchange", "") for step in all})} for name, all in steps.items()}))
-        self.found |= json.loads(path.read_text())
-        self.commands += [self.line(name, *given) for name, (_, _, *given) in trainings.items()]
+    def measure(self, trainings):
+        """{name: (kind of steps, steps that are not counted, what `line` is given)}"""
+        lines, steps = {name: self.line(name, *given) for name, (_, _, *given) in trainings.items()}, {name: [] for name in trainings}
+        self.commands += lines.values()
+        for _ in range(STARTS):
+            self.take_turns(lines.values())
+            for name, (kind, skipped, *_) in trainings.items():
+                found = turns.records(self.folder / name / "metrics.jsonl")[skipped:]
+                steps[name] += [step for step in found if step["kind"] == kind and step["step_seconds"] < TURN]  # others were stopped meanwhile
+        self.steps |= steps
 
-    def take_turns(self, trainings):
+    @staticmethod
+    def take_turns(lines):
         with contextlib.ExitStack() as stack:
             programs = []
-            for name, (_, _, *given) in trainings.items():
-                line = self.line(name, *given)
+            for line in lines:
                 print(f"+ {line}", flush=True)
                 programs.append(stack.enter_context(turns.Program(shlex.split(line), stdout=subprocess.DEVNULL)))
                 programs[-1].go(TURN)
-            for _ in range(SECONDS // (TURN * len(trainings)) - 1):
+            for _ in range(SECONDS // (TURN * len(lines)) - 1):
                 for program in programs:
                     program.go(TURN)
 
@@ -135,7 +130,7 @@ def inputs(machine, model, ranks, per_node, rate, method):
     shares, parameters = ready(model, bucket)
     slower = max(1.0, ranks / machine.cores)
     update = machine.speeds["zero_one_silent"] * parameters * slower
-    return {**method, "parameters": parameters, "step_seconds": machine.found[silent(model, ranks)]["seconds"] - update, "nodes": ranks // per_node, "per_node": per_node,
+    return {**method, "parameters": parameters, "step_seconds": median(machine.steps[silent(model, ranks)], "step_seconds") - update, "nodes": ranks // per_node, "per_node": per_node,
             "inter": f"{rate},{LATENCY}" if rate else None, "exchange": "nodes" if per_node > 1 else "flat", "bucket_elements": bucket, "ready": shares,
             "shares_cores": True, "threads": 1 / slower, "slices": 32, "total_steps": 100}
 
@@ -163,15 +158,15 @@ def measure(machine):
                 trainings[str(index)] = (kind, 4, *family, optimizer, network(per_node, rate))
                 if kind == "coded":
                     trainings[f"{index}-auto"] = (kind, TRIES, *family, optimizer, "--exchange auto " + network(per_node, rate))
-        machine.measure(silent(*family), trainings)
+        machine.measure(trainings)
     rows = []
     for index, (model, ranks, per_node, rate, optimizer, method) in enumerate(settings):
-        found = machine.found[str(index)]
+        steps = machine.steps[str(index)]
         rows.append({"model": model, "ranks": f"{ranks // per_node} x {per_node}", "rate": rate or "unshaped", "optimizer": optimizer.split()[0],
-                     "held_out": index % 3 == 2, "measured_seconds": found["seconds"], "bytes": found["bytes"],
+                     "held_out": index % 3 == 2, "measured_seconds": median(steps, "step_seconds"), "bytes": median(steps, "bytes"),
                      "given": inputs(machine, model, ranks, per_node, rate, method)})
-        if auto := machine.found.get(f"{index}-auto"):
-            rows[-1] |= {"auto_seconds": auto["seconds"], "auto_takes": auto["exchange"]}
+        if auto := machine.steps.get(f"{index}-auto"):
+            rows[-1] |= {"auto_seconds": median(auto, "step_seconds"), "auto_takes": sorted({step["exchange"] for step in auto})}
     return rows
 
 

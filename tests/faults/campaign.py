@@ -32,6 +32,7 @@ from launchers import STEPS, results
 
 RECORDED = 200  # faults that a campaign must have to be recorded
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "bench"))
 
 # What happens, how often. A deck is dealt, so that a short campaign has the same mixture.
 DECKS = {
@@ -183,7 +184,6 @@ class Campaign:
 
 
 def record(name, command, rows):
-    sys.path.insert(0, str(ROOT / "bench"))
     import record as records
 
     records.write(name, {**records.facts(), "runs": [{"command": command, "rows": rows}]})

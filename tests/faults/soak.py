@@ -8,18 +8,17 @@ one's last tenth, and these two are compared.
 """
 import argparse
 import contextlib
-import json
 import statistics
+import subprocess
 import sys
 
-from campaign import ROOT, record
+from campaign import ROOT, record  # which makes bench/ known
 from launchers import mpi_environment
-
-sys.path.insert(0, str(ROOT / "bench"))
-from turns import Program  # noqa: E402
+from turns import Program, records
 
 ELEMENTS = 100_000
 TURN = 0.25  # seconds
+LEAST = 20_000  # steps
 GROWTH, SLOWER = 2.0, 5.0  # percent: of resident memory after the first tenth; of a step, the last tenth against the second
 COMMANDS = {"threads": ["{}/soak", "4"], "mpi": ["mpirun", "-n", "2", "{}/soak_mpi", "2"]}
 
@@ -32,7 +31,7 @@ class Run:
         self.program = stack.enter_context(Program(command, env=mpi_environment(), stdout=stack.enter_context(path.open("w"))))
 
     def blocks(self):
-        return [json.loads(line) for line in self.path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        return records(self.path)
 
     def until(self, tenths):
         while not (done := self.blocks()) or done[-1]["step"] < tenths * self.steps / 10:
@@ -70,10 +69,15 @@ def main():
     parser.add_argument("--build", default=str(ROOT / "build"))
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
+    if options.steps < LEAST:
+        parser.error(f"--steps {options.steps}: a tenth of it is too short to be timed, give at least {LEAST}")
     work, rows = ROOT / ".run/soak", []
     work.mkdir(parents=True, exist_ok=True)
     for engine in COMMANDS:
-        rows.append(soak(engine, options.build, options.steps, work))
+        try:
+            rows.append(soak(engine, options.build, options.steps, work))
+        except subprocess.CalledProcessError as error:
+            sys.exit(f"soak: {engine} ended with {error.returncode}")
         print(rows[-1], flush=True)
     if options.record:
         record("soak", "./run faults soak", rows)
