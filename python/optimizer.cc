@@ -25,11 +25,16 @@ class Handle {
  public:
   Handle(const Options& options, Floats weights, Floats gradient,
          const std::vector<GroupTuple>& groups, const std::vector<RangeTuple>& ranges,
-         Transport& transport)
+         bool deferred, Transport& transport)
       : weights_(std::move(weights)), gradient_(std::move(gradient)) {
     OptimizerConfig config;
     for (const auto& [field, value] : options) set(config, field, value);
-    Model model{.weights = span_of(weights_), .gradient = span_of(gradient_)};
+    Model model{.weights = span_of(weights_),
+                .gradient = span_of(gradient_),
+                .groups = {},
+                .ranges = {},
+                .may_rest = true,
+                .deferred = deferred};
     for (const auto& [name, elements, compress] : groups)
       model.groups.push_back({.name = name, .elements = elements, .compress = compress});
     for (const auto& [name, begin, count] : ranges) model.ranges.push_back({name, begin, count});
@@ -52,11 +57,31 @@ class Handle {
   std::unique_ptr<Optimizer> optimizer_;
 };
 
-void begin(Handle& self, const std::vector<std::pair<double, double>>& groups) {
+using Rates = std::vector<std::pair<double, double>>;  // lr, weight decay of each group
+
+std::vector<GroupStep> steps_of(const Rates& groups) {
   std::vector<GroupStep> steps;
   for (const auto& [lr, weight_decay] : groups) steps.push_back({lr, weight_decay});
+  return steps;
+}
+
+void begin(Handle& self, const Rates& groups) {
+  const std::vector<GroupStep> steps = steps_of(groups);
   nb::gil_scoped_release unlocked;
   self->begin(steps);
+}
+
+void change_rates(Handle& self, const Rates& groups) { self->change_rates(steps_of(groups)); }
+
+void absent(Handle& self, const std::vector<std::size_t>& ranges) {
+  for (const std::size_t range : ranges) self->absent(range);
+}
+
+Finish finish_of(const std::string& name) {
+  if (name == "apply") return Finish::kApply;
+  if (name == "exchange again") return Finish::kExchangeAgain;
+  if (name == "abandon") return Finish::kAbandon;
+  fail(Code::kInvalidArgument, "a step ends with `{}`: apply, exchange again or abandon", name);
 }
 
 template <typename T>
@@ -64,9 +89,9 @@ nb::object view(std::span<T> values, nb::handle owner) {
   return nb::cast(nb::ndarray<T, nb::ndim<1>>(values.data(), {values.size()}, owner));
 }
 
-// (name, spread, begin, values); values are the optimizer's own memory.
+// (name, spread, begin, values, optional); values are the optimizer's own memory.
 nb::list state(nb::object self) {
-  static constexpr const char* kSpreads[] = {"same", "mean", "owned", "scalar"};
+  static constexpr const char* kSpreads[] = {"same", "mean", "owned", "scalar", "rank"};
   nb::list all;
   Handle& handle = nb::cast<Handle&>(self);
   std::vector<State> states;
@@ -77,7 +102,9 @@ nb::list state(nb::object self) {
   for (const State& one : states)
     all.append(nb::make_tuple(
         one.name, kSpreads[static_cast<std::size_t>(one.spread)], one.begin,
-        one.spread == Spread::kScalar ? view(one.scalars, self) : view(one.values, self)));
+        one.values.empty() && !one.scalars.empty() ? view(one.scalars, self)
+                                                   : view(one.values, self),
+        one.optional));
   return all;
 }
 
@@ -162,14 +189,20 @@ void bind_optimizer(nb::module_& module) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<Handle>(module, "Optimizer")
       .def(nb::init<const Options&, Floats, Floats, const std::vector<GroupTuple>&,
-                    const std::vector<RangeTuple>&, Transport&>(),
+                    const std::vector<RangeTuple>&, bool, Transport&>(),
            nb::arg("options"), nb::arg("weights").noconvert(), nb::arg("gradient").noconvert(),
-           nb::arg("groups"), nb::arg("ranges"), nb::arg("transport"), nb::keep_alive<1, 7>())
+           nb::arg("groups"), nb::arg("ranges"), nb::arg("deferred"), nb::arg("transport"),
+           nb::keep_alive<1, 8>())
       .def("begin", &begin, "groups"_a)
+      .def("change_rates", &change_rates, "groups"_a)
+      .def("absent", &absent, "ranges"_a)
+      .def_prop_ro("defers", [](const Handle& self) { return self->defers(); })
       .def(
           "ready", [](Handle& self, int bucket) { self->ready(bucket); }, "bucket"_a, Release())
       .def(
-          "step", [](Handle& self) { self->step(); }, Release())
+          "step",
+          [](Handle& self, const std::string& finish) { self->step(finish_of(finish)); },
+          "finish"_a = "apply", Release())
       .def(
           "synchronize", [](Handle& self) { self->synchronize(); }, Release())
       .def(

@@ -16,6 +16,9 @@ namespace fs = std::filesystem;
 bool is_shared(const State& state) {
   return state.spread == Spread::kSame || state.spread == Spread::kScalar;
 }
+bool has_scalars(const State& state) {
+  return state.spread == Spread::kScalar || state.spread == Spread::kRank;
+}
 
 SafetensorsFile open(const Manifest& manifest, std::size_t index) {
   const Manifest::File& wanted = manifest.files[index];
@@ -33,18 +36,18 @@ void check_tensors(const SafetensorsFile& file, const std::vector<State>& states
   for (const char* name : {kWeights, kOwn}) known += file.find(name) != nullptr ? 1 : 0;
   for (const State& state : states) {
     if (is_shared(state) != shared) continue;
-    ++known;
-    const auto dtype = state.spread == Spread::kScalar ? Dtype::kF64 : Dtype::kF32;
-    const std::size_t count =
-        state.spread == Spread::kScalar ? state.scalars.size() : state.values.size();
+    const auto dtype = has_scalars(state) ? Dtype::kF64 : Dtype::kF32;
+    const std::size_t count = has_scalars(state) ? state.scalars.size() : state.values.size();
     const auto* entry = file.find(state.name);
+    if (entry == nullptr && state.optional) continue;
+    ++known;
     if (entry == nullptr)
       fail(Code::kInvalidArgument, "{} has no `{}`, which this optimizer needs",
            file.path().string(), state.name);
     if (entry->dtype != dtype || entry->elements != count)
       fail(Code::kInvalidArgument, "{} has {} elements of `{}`, this optimizer has {}",
            file.path().string(), entry->elements, state.name, count);
-    if (!shared && place_of(file, state.name) != Place{state.spread, state.begin})
+    if (!shared && !has_scalars(state) && place_of(file, state.name) != Place{state.spread, state.begin})
       fail(Code::kInvalidArgument, "{}: `{}` begins at {}, in this optimizer at {}",
            file.path().string(), state.name, place_of(file, state.name).begin, state.begin);
   }
@@ -120,12 +123,14 @@ class Loading {
 
   void take(bool exact) {
     for (const State& state : states_) {
-      if (state.spread == Spread::kScalar)
-        shared_.read(state.name, 0, state.scalars);
-      else if (is_shared(state))
-        shared_.read(state.name, 0, state.values);
-      else if (exact)
-        own_->read(state.name, 0, state.values);
+      if (!is_shared(state) && !exact) continue;
+      const SafetensorsFile& file = is_shared(state) ? shared_ : *own_;
+      if (file.find(state.name) == nullptr)
+        std::ranges::fill(state.scalars, 0.0);
+      else if (has_scalars(state))
+        file.read(state.name, 0, state.scalars);
+      else
+        file.read(state.name, 0, state.values);
     }
     const bool own_weights = exact && own_->find(kWeights) != nullptr;
     (own_weights ? *own_ : shared_).read(kWeights, 0, optimizer_.model().weights);

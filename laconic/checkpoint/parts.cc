@@ -64,7 +64,7 @@ Parts::Parts(std::vector<SafetensorsFile> ranks, const Optimizer& optimizer)
     : ranks_(std::move(ranks)), names_(static_cast<std::size_t>(optimizer.buckets())) {
   for (int b = 0; b < optimizer.buckets(); ++b) lengths_.push_back(optimizer.bucket(b).count);
   for (const auto& [name, entry] : ranks_.front().tensors())
-    if (name != kWeights && name != kOwn)
+    if (name != kWeights && entry.dtype == Dtype::kF32)
       names_[static_cast<std::size_t>(bucket_of(name, optimizer.buckets()))].push_back(name);
   for (std::size_t b = 0; b < names_.size(); ++b)
     for (const std::string& name : names_[b]) runs(name, lengths_[b]);

@@ -41,6 +41,9 @@ void write_files(const fs::path& folder, Optimizer& optimizer, std::span<const d
       case Spread::kScalar:
         shared.emplace_back(state.name, std::span<const double>(state.scalars));
         break;
+      case Spread::kRank:
+        own.emplace_back(state.name, std::span<const double>(state.scalars));
+        break;
       case Spread::kMean:
       case Spread::kOwned:
         bucket_of(state.name, optimizer.buckets());

@@ -14,9 +14,9 @@
 
 namespace laconic {
 
-// How a piece of state lies over the ranks: the same on all; its mean over ranks counts; each rank
-// owns a range; scalars, the same on all.
-enum class Spread : std::uint8_t { kSame, kMean, kOwned, kScalar };
+// How state is distributed over the ranks: replicated; one value per rank, whose mean counts;
+// sharded; replicated scalars; scalars of each rank, which have no meaning on other ranks.
+enum class Spread : std::uint8_t { kSame, kMean, kOwned, kScalar, kRank };
 
 struct State {
   std::string name;
@@ -24,7 +24,8 @@ struct State {
   Spread spread;
   std::size_t begin =
       0;  // position of values[0] in the vector (kOwned, and kMean where a rank keeps a part)
-  std::span<double> scalars = {};  // kScalar
+  std::span<double> scalars = {};  // kScalar, kRank
+  bool optional = false;           // 0 where a checkpoint of an earlier version lacks it
 };
 
 // A piece of the vector that stays in L1. `fill` writes this rank's values to `values`, or points

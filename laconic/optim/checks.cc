@@ -19,6 +19,20 @@ void agree(Transport& transport, std::span<const std::string> names,
            at / mine.size(), names[at % mine.size()], all[at], all[at % mine.size()], remedy);
 }
 
+void check_ranges_cover(const Model& model) {
+  std::size_t covered = 0;
+  for (const NamedRange& range : model.ranges) {
+    if (range.begin != covered)
+      fail(Code::kInvalidArgument,
+           "range {} begins at {} where {} is expected: ranges that may rest follow each other",
+           range.name, range.begin, covered);
+    covered += range.count;
+  }
+  if (covered != model.weights.size())
+    fail(Code::kInvalidArgument, "the ranges cover {} weights of {}: those that may rest cover all",
+         covered, model.weights.size());
+}
+
 }  // namespace
 
 Model completed(Model model, const OptimizerConfig& config) {
@@ -45,12 +59,15 @@ Model completed(Model model, const OptimizerConfig& config) {
     if (range.begin > covered || range.count > covered - range.begin)
       fail(Code::kInvalidArgument, "range {} ends at {}, the model has {} weights", range.name,
            range.begin + range.count, covered);
+  if (model.may_rest) check_ranges_cover(model);
   return model;
 }
 
 void agree_on_setup(Transport& transport, const OptimizerConfig& config, const Model& model) {
-  std::vector<std::string> names = {"the number of weights", "the number of groups"};
-  std::vector<std::uint64_t> values = {model.weights.size(), model.groups.size()};
+  std::vector<std::string> names = {"the number of weights", "the number of groups",
+                                    "the number of ranges that may rest", "deferred steps"};
+  std::vector<std::uint64_t> values = {model.weights.size(), model.groups.size(),
+                                       model.may_rest ? model.ranges.size() : 0, model.deferred};
   agree(transport, names, values, "build the same model on every rank");
   for (const Group& group : model.groups) {
     const double numbers[] = {static_cast<double>(group.elements), group.lr_factor,

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "laconic/kernels/dense.h"
@@ -6,8 +7,9 @@
 namespace laconic {
 namespace {
 
-// A rule that works on the exact mean of the gradient, tile by tile. Without clipping the mean goes
-// straight into the update; with it the gradient is replaced by its mean first.
+// A rule that works on the exact mean of the gradient, tile by tile. The mean goes straight into the
+// update, unless a decision over all of it comes first: with clipping it replaces the gradient, and
+// where it is deferred it is kept beside the gradient.
 template <class Base>
 class DenseRule : public Base {
  public:
@@ -19,11 +21,20 @@ class DenseRule : public Base {
                           [this](std::size_t at, std::span<const float> mean) { update(at, mean); },
                           {});
   }
-  void average(const Step&) override { mean_->reduce(this->bucket_.g); }
+  void average(const Step&) override {
+    if (!this->bucket_.deferred) return mean_->reduce(this->bucket_.g);
+    if (held_.empty()) held_ = Buffer<float>(this->bucket_.x.size());
+    mean_->exchange([this](Tile& tile) { return give(tile); },
+                    [this](std::size_t at, std::span<const float> mean) {
+                      std::memcpy(held_.data() + at, mean.data(), mean.size_bytes());
+                    },
+                    {});
+  }
   void apply(const Step& step) override {
     begin(step);
-    this->for_each_tile([this](std::size_t at, std::size_t count) {
-      update(at, this->bucket_.g.subspan(at, count));
+    const std::span<const float> mean = this->bucket_.deferred ? held_.span() : this->bucket_.g;
+    this->for_each_tile([&](std::size_t at, std::size_t count) {
+      update(at, mean.subspan(at, count));
     });
   }
   std::string describe() const override { return mean_->describe(); }
@@ -38,6 +49,7 @@ class DenseRule : public Base {
     return true;
   }
   std::unique_ptr<Mean> mean_;
+  Buffer<float> held_;
 };
 
 class Sgdm final : public DenseRule<Rule> {
@@ -67,11 +79,33 @@ class AdamW final : public DenseRule<AdamRule> {
   }
 
  private:
-  void begin(const Step& step) override { scalars_ = scalars(step); }
-  void update(std::size_t at, std::span<const float> mean) override {
-    adam_tile(scalars_, at, mean);
+  // A range that rested has taken fewer steps, so its bias corrections lag behind.
+  void begin(const Step& step) override {
+    lags_ = bucket_.rest ? bucket_.rest->lags(bucket_.index) : std::span<const Lag>{};
+    scalars_.assign(1, scalars(step));
+    if (lags_.empty()) return;
+    scalars_.clear();
+    for (const Lag& lag : lags_) {
+      Step own = step;
+      own.t -= lag.steps;
+      own.variance_updates -= lag.steps;
+      scalars_.push_back(scalars(own));
+    }
   }
-  kernels::AdamStep scalars_{};
+  void update(std::size_t at, std::span<const float> mean) override {
+    if (lags_.empty()) return adam_tile(scalars_.front(), at, mean);
+    for_each_finite(at, mean, [&](std::size_t begin, std::span<const float> part) {
+      for (std::size_t i = 0; i < lags_.size(); ++i) {
+        const std::size_t from = std::max(begin, lags_[i].begin);
+        const std::size_t to = std::min(begin + part.size(), lags_[i].begin + lags_[i].count);
+        if (from < to)
+          kernels::adamw(scalars_[i], part.data() + (from - begin), m_.data() + from,
+                         v_.data() + from, bucket_.x.data() + from, to - from);
+      }
+    });
+  }
+  std::span<const Lag> lags_;
+  std::vector<kernels::AdamStep> scalars_;
 };
 
 }  // namespace

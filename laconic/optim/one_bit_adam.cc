@@ -21,8 +21,8 @@ class OneBitAdam final : public AdamRule {
     means_ = {coded_.get()};
   }
 
+  void freeze() override { floors_.freeze(); }
   void step(const Step& step) override {
-    if (step.freezes) floors_.freeze();
     step.variance ? dense(step) : coded(step);
   }
 

@@ -9,6 +9,7 @@
 #include "laconic/optim/checks.h"
 #include "laconic/optim/choice.h"
 #include "laconic/optim/queue.h"
+#include "laconic/optim/rest.h"
 #include "laconic/optim/rule.h"
 #include "laconic/optim/schedule.h"
 #include "laconic/transport/metered.h"
@@ -48,6 +49,7 @@ class Engine final : public Optimizer {
     const bool chooses = coded_ways && config_.exchange == ExchangeForm::kAuto;
     may_switch_ = coded_ways && (chooses || config_.guard);
     if (chooses && nodes_.per_node > 1) flat_ = make_nodes(*metered_, kFlat);
+    if (model_.may_rest) rest_ = std::make_unique<Rest>(model_, *metered_);
     shadow_.ranges = model_.ranges;
     shadow_.sums.resize(model_.ranges.size());
     now_.resize(model_.groups.size());
@@ -61,7 +63,7 @@ class Engine final : public Optimizer {
     if (chooses)
       choice_ = std::make_unique<Choice>(config_, nodes_, flat_.world ? &flat_ : nullptr, pool_,
                                          switching_);
-    queue_ = std::make_unique<StepQueue>(buckets(), [this](int b) { rule(b).step(step_); });
+    queue_ = std::make_unique<StepQueue>(buckets(), [this](int b) { work(b); });
   }
 
   void begin(double lr) override {
@@ -74,16 +76,24 @@ class Engine final : public Optimizer {
 
   void begin(std::span<const GroupStep> groups) override {
     if (begun_) fail(Code::kInvalidArgument, "begin was called twice: finish the step first");
-    if (groups.size() != now_.size())
-      fail(Code::kInvalidArgument, "{} learning rates for {} groups", groups.size(), now_.size());
-    double largest = 0;
-    for (const GroupStep& group : groups) {
-      check_rate("learning rate", group.lr);
-      check_rate("weight decay", group.weight_decay);
-      largest = std::max(largest, group.lr);
-    }
-    std::copy(groups.begin(), groups.end(), now_.begin());
-    begin_at(largest);
+    begin_at(take_rates(groups));
+  }
+  bool defers() const noexcept override {
+    return model_.deferred && dense() && !waits_for_all();
+  }
+  void change_rates(std::span<const GroupStep> groups) override {
+    if (!begun_ || !defers())
+      fail(Code::kInvalidArgument,
+           "change_rates needs a step that has begun and a method that defers: give the rates to "
+           "begin()");
+    step_ = schedule_->plan(counters_, take_rates(groups));
+  }
+  void absent(std::size_t range) override {
+    if (!begun_ || !rest_)
+      fail(Code::kInvalidArgument, "absent({}) {}", range,
+           rest_ ? "before begin: give the learning rate first"
+                 : "in a model whose ranges never rest: set Model::may_rest");
+    rest_->absent(range);
   }
   void ready(int bucket) override {
     if (!begun_) fail(Code::kInvalidArgument, "ready before begin: give the learning rate first");
@@ -92,14 +102,19 @@ class Engine final : public Optimizer {
     queue_->ready(bucket, !waits_for_all() && acts());
   }
 
-  void step() override {
+  void step(Finish wish) override {
     if (!begun_) fail(Code::kInvalidArgument, "step before begin: give the learning rate first");
+    if (wish != Finish::kApply && !defers())
+      fail(Code::kInvalidArgument,
+           "this step cannot be undone: only exact methods with Model::deferred can");
     begun_ = false;
+    if (rest_) rest_->all_known();
     bool taken = true;
     if (waits_for_all()) {
       taken = finish_together();
     } else if (acts()) {
       queue_->finish();
+      if (defers()) taken = finish_deferred(wish);
     }
     if (taken) count();
     tell(taken);
@@ -155,6 +170,8 @@ class Engine final : public Optimizer {
         all.push_back(std::move(one));
       }
     all.push_back({"counters", {}, Spread::kScalar, 0, counters_.values()});
+    if (rest_)
+      for (State& one : rest_->state()) all.push_back(std::move(one));
     return all;
   }
 
@@ -167,6 +184,7 @@ class Engine final : public Optimizer {
     if (bucket + 1 == buckets()) {
       counters_.open = 0;
       counters_.last_sync = counters_.t;
+      if (rest_) rest_->other_ranks();
     }
   }
 
@@ -192,6 +210,56 @@ class Engine final : public Optimizer {
   }
 
  private:
+  // A step of one bucket, on the queue's thread.
+  void work(int b) {
+    if (step_.freezes) rule(b).freeze();
+    if (defers()) return rule(b).average(step_);
+    rule(b).step_around(step_, resting(b));
+  }
+  std::span<const Piece> resting(int b) {
+    if (!rest_ || step_.kind == Step::Kind::kNothing) return {};
+    return rest_->of(b, step_.kind == Step::Kind::kSilent);
+  }
+
+  // Every bucket has its mean: ranks agree on whether to apply it, and on what rests.
+  bool finish_deferred(Finish wish) {
+    for (;; wish = Finish::kApply) {
+      const Finish all = agree_on(wish);
+      if (all == Finish::kAbandon) return false;
+      if (all == Finish::kApply) break;
+      for (int b = buckets() - 1; b >= 0; --b) rule(b).average(step_);
+    }
+    for (int b = buckets() - 1; b >= 0; --b)
+      rule(b).apply_around(step_, rest_ ? rest_->pieces(b) : std::span<const Piece>{});
+    return true;
+  }
+  Finish agree_on(Finish wish) {
+    const std::uint8_t mine[] = {static_cast<std::uint8_t>(wish),
+                                 static_cast<std::uint8_t>(rest_ && rest_->misses_any())};
+    metered_->gather(std::span<const std::uint8_t>(mine), wishes_);
+    bool all_miss = true;
+    for (std::size_t at = 0; at < wishes_.size(); at += 2) {
+      wish = std::max(wish, static_cast<Finish>(wishes_[at]));
+      all_miss = all_miss && wishes_[at + 1] != 0;
+    }
+    if (all_miss && wish == Finish::kApply) rest_->agree();
+    return wish;
+  }
+
+  // Returns the largest learning rate.
+  double take_rates(std::span<const GroupStep> groups) {
+    if (groups.size() != now_.size())
+      fail(Code::kInvalidArgument, "{} learning rates for {} groups", groups.size(), now_.size());
+    double largest = 0;
+    for (const GroupStep& group : groups) {
+      check_rate("learning rate", group.lr);
+      check_rate("weight decay", group.weight_decay);
+      largest = std::max(largest, group.lr);
+    }
+    std::copy(groups.begin(), groups.end(), now_.begin());
+    return largest;
+  }
+
   // Before a coded step: the way of each bucket.
   void choose_ways() {
     const bool exact = exact_left_ > 0;
@@ -216,12 +284,15 @@ class Engine final : public Optimizer {
   bool waits_for_all() const { return config_.max_grad_norm > 0 || config_.skip == Skip::kStep; }
 
   void add_bucket(const Group& group, const GroupStep* now, std::size_t begin, std::size_t count) {
+    if (rest_) rest_->add_bucket(begin, count);
     buckets_.push_back({.config = &config_,
                         .nodes = &nodes_,
                         .flat = flat_.world ? &flat_ : nullptr,
                         .may_switch = may_switch_,
                         .pool = &pool_,
                         .shadow = &shadow_,
+                        .rest = rest_.get(),
+                        .deferred = defers(),
                         .group = group,
                         .now = now,
                         .index = static_cast<int>(buckets_.size()),
@@ -251,6 +322,7 @@ class Engine final : public Optimizer {
     stats_.exchange.clear();
     if (!switching_.empty() && step_.kind == Step::Kind::kCoded) choose_ways();
     begun_ = true;
+    if (rest_) rest_->begin();
     queue_->begin();
   }
 
@@ -298,7 +370,7 @@ class Engine final : public Optimizer {
       for (int b = buckets() - 1; b >= 0; --b) rule(b).average(step_);
       bool ignored = false;
       clip(std::sqrt(local_squares(&ignored)));
-      for (int b = buckets() - 1; b >= 0; --b) rule(b).apply(step_);
+      for (int b = buckets() - 1; b >= 0; --b) rule(b).apply_around(step_, resting(b));
       return true;
     }
     if (config_.max_grad_norm > 0) clip(std::sqrt(squares));
@@ -312,6 +384,7 @@ class Engine final : public Optimizer {
       for (const auto& one : rules_) norm += one->variance_norm();
       return norm;
     });
+    if (rest_) rest_->done(step_);
     // The last step of a run syncs, even one whose learning rate is 0.
     if (step_.t == config_.total_steps && step_.kind == Step::Kind::kNothing) synchronize();
   }
@@ -369,6 +442,7 @@ class Engine final : public Optimizer {
   std::unique_ptr<Schedule> schedule_;
   Counters counters_;
   Shadow shadow_;
+  std::unique_ptr<Rest> rest_;  // null: every range has a gradient in every step
   std::vector<Bucket> buckets_;
   std::vector<std::unique_ptr<Rule>> rules_;
   std::vector<GroupStep> now_;  // a group's, in this step
@@ -380,6 +454,7 @@ class Engine final : public Optimizer {
   ReplicaCheck replicas_{model_};
   std::int64_t verified_ = 0;
   std::vector<double> norms_;
+  std::vector<std::uint8_t> wishes_;
   std::vector<SwitchingMean*> switching_;  // of the buckets whose mean may take another way
   std::unique_ptr<Choice> choice_;         // null: nothing to choose
   int exact_left_ = 0;                     // coded steps that guard makes exact

@@ -59,6 +59,20 @@ struct Model {
   std::span<float> weights, gradient;  // of equal length; stay where they are
   std::vector<Group> groups;           // empty: one, with the config's weight decay
   std::vector<NamedRange> ranges;      // empty: the groups
+  // A range may have no gradient in a step (see Optimizer::absent). Ranges then follow each other
+  // and cover the weights. Costs a round of one byte per step, or per bucket ready before step().
+  bool may_rest = false;
+  // Exact methods: the weights move in step() only, whatever was ready before, so a step can still
+  // be abandoned there. Costs 4 bytes per parameter and a round of one byte per step.
+  bool deferred = false;
+};
+
+// What a rank asks for at the end of a step. One rank that abandons is enough for all, then one
+// that exchanges again. Other than kApply needs a method that defers.
+enum class Finish : std::uint8_t {
+  kApply,
+  kExchangeAgain,  // the gradient was changed after its bucket was ready
+  kAbandon,        // as if the step had not begun
 };
 
 // Trains one model: flat weights cut into buckets, a rule, a schedule, one ordered queue with one
@@ -76,8 +90,18 @@ class Optimizer {
   virtual void begin(std::span<const GroupStep> groups) = 0;
   // The gradient of this bucket is complete: its exchange may start. Any order; each once a step.
   virtual void ready(int bucket) = 0;
-  // Finishes; every bucket not yet ready counts as ready.
-  virtual void step() = 0;
+  // Range `range` of the model has no gradient on this rank in this step; its part of the flat
+  // gradient is 0. Before its buckets are ready. A range that is absent on all ranks (on local
+  // steps: here; at a sync: in all steps since the last one) rests: its weights, moments and
+  // residuals stay as they are. REQUIRES: Model::may_rest.
+  virtual void absent(std::size_t range) = 0;
+  // Whether buckets that are ready move no weights before step() (Model::deferred).
+  virtual bool defers() const noexcept = 0;
+  // Other rates for the step that has begun. REQUIRES: defers().
+  virtual void change_rates(std::span<const GroupStep> groups) = 0;
+  // Finishes; every bucket not yet ready counts as ready. stats().kind tells "skipped" where the
+  // ranks abandoned the step.
+  virtual void step(Finish wish = Finish::kApply) = 0;
   // The simple case: begin and step.
   void step(double lr) {
     begin(lr);

@@ -28,6 +28,34 @@ std::uint64_t Rule::bad_blocks() const {
   return bad;
 }
 
+void Rule::step_around(const Step& step, std::span<const Piece> resting) {
+  if (resting.empty()) return this->step(step);
+  kept_.take(bucket_.x, state(), resting);
+  resting_ = resting;
+  this->step(step);
+  resting_ = {};
+  kept_.put_back();
+}
+
+void Rule::apply_around(const Step& step, std::span<const Piece> resting) {
+  if (resting.empty()) return apply(step);
+  kept_.take(bucket_.x, state(), resting);
+  apply(step);
+  kept_.put_back();
+}
+
+std::span<const float> Rule::masked(std::span<const float> live) {
+  if (resting_.empty()) return live;
+  if (mask_.empty()) mask_ = Buffer<float>(bucket_.x.size());
+  if (live.empty())
+    std::ranges::fill(mask_.span(), 1.0F);
+  else
+    std::ranges::copy(live, mask_.data());
+  for (const Piece& piece : resting_)
+    std::ranges::fill(mask_.span().subspan(piece.begin, piece.count), 0.0F);
+  return mask_.span();
+}
+
 std::unique_ptr<Mean> Rule::make(MeanKind kind, std::span<float> pending) const {
   return make(kind, pending, *bucket_.nodes);
 }
@@ -100,7 +128,7 @@ void compare(Shadow& shadow, std::size_t begin, std::span<const float> exact,
 }  // namespace
 
 void Rule::say(Mean& mean, Fill fill, Take take, const Step& step, std::span<const float> live) {
-  const Round round{.step = static_cast<std::uint64_t>(step.t), .live = live};
+  const Round round{.step = static_cast<std::uint64_t>(step.t), .live = masked(live)};
   if (!bucket_.shadow->on) return mean.exchange(fill, take, round);
   if (!exact_) {
     exact_ = make(MeanKind::kDense);

@@ -10,6 +10,7 @@
 #include "laconic/kernels/update.h"
 #include "laconic/optim/optimizer.h"
 #include "laconic/optim/policy.h"
+#include "laconic/optim/rest.h"
 
 namespace laconic {
 
@@ -34,6 +35,8 @@ struct Bucket {
   bool may_switch;    // a coded mean may be exchanged exactly
   Pool* pool;
   Shadow* shadow;
+  Rest* rest;     // null: nothing ever rests
+  bool deferred;  // an exact mean waits for apply()
   Group group;
   const GroupStep* now;  // of this step
   int index = 0;
@@ -49,10 +52,15 @@ class Rule {
   virtual ~Rule() = default;
 
   virtual void step(const Step& step) = 0;
-  // Dense rules only: the exact mean replaces the gradient, then `apply` does the rest of a step.
-  // For clipping.
+  // Dense rules only: the exact mean replaces the gradient (or is kept, where that is deferred),
+  // then `apply` does the rest of a step.
   virtual void average(const Step&) {}
   virtual void apply(const Step&) {}
+  // The same while these pieces of the bucket stay as they are.
+  void step_around(const Step& step, std::span<const Piece> resting);
+  void apply_around(const Step& step, std::span<const Piece> resting);
+  // v stays from this step on.
+  virtual void freeze() {}
   virtual void synchronize(const Step&) {}
   // Before the very first step, and after state was replaced.
   virtual void start() {}
@@ -109,6 +117,10 @@ class Rule {
     note_bad();
     return true;
   }
+  // In the middle of a step: what rests is as it was before the step.
+  void put_back_resting() {
+    if (!resting_.empty()) kept_.put_back();
+  }
   void note_bad() { bad_.fetch_add(1, std::memory_order_relaxed); }
 
   double lr() const { return bucket_.now->lr; }
@@ -121,8 +133,14 @@ class Rule {
  private:
   std::unique_ptr<Mean> make(MeanKind kind, std::span<float> pending, const Nodes& nodes) const;
 
+  // `live` without what rests.
+  std::span<const float> masked(std::span<const float> live);
+
   SwitchingMean* switching_ = nullptr;
   std::atomic<std::uint64_t> bad_{0};
+  std::span<const Piece> resting_;  // in this step
+  Kept kept_;
+  Buffer<float> mask_;
   std::unique_ptr<Mean> exact_;
   Buffer<float> given_, said_;
 };

@@ -33,10 +33,6 @@ class ZeroOneAdam final : public AdamRule {
   }
 
   void step(const Step& step) override {
-    if (step.freezes) {
-      floors_.freeze();
-      may_change_ = false;
-    }
     if (step.kind == Step::Kind::kNothing) return;
     if (step.variance) return variance_step(step);
     const bool rests = lr() == 0;  // this group alone: what it has pending is still said
@@ -76,6 +72,10 @@ class ZeroOneAdam final : public AdamRule {
     kept() = 1;
   }
 
+  void freeze() override {
+    floors_.freeze();
+    may_change_ = false;
+  }
   void start() override { std::memcpy(x_sync_.data(), bucket_.x.data(), bucket_.x.size_bytes()); }
   void restored(bool frozen) override {
     may_change_ = !frozen;
@@ -164,6 +164,7 @@ class ZeroOneAdam final : public AdamRule {
           });
         },
         {});
+    put_back_resting();
     floors_.update();
     bucket_.pool->run(floors_.blocks(), [&](std::size_t block, int) {
       const std::size_t at = floors_.begin(block);

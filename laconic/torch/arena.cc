@@ -2,6 +2,7 @@
 
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <map>
 #include <unordered_set>
 
@@ -108,6 +109,11 @@ bool Arena::attached(std::size_t parameter) const {
   const Tensor& gradient = parameters_[parameter].tensor.grad();
   return gradient.defined() &&
          gradient.unsafeGetTensorImpl() == gradients_[parameter].unsafeGetTensorImpl();
+}
+
+bool Arena::has_gradient(std::size_t parameter) const {
+  if (!attached(parameter)) return parameters_[parameter].tensor.grad().defined();
+  return std::ranges::any_of(gradient(parameter), [](float g) { return g != 0; });
 }
 
 void Arena::take_gradient(std::size_t parameter) {

@@ -113,7 +113,8 @@ struct DataParallel::Parts {
                                {.weights = arena->weights(),
                                 .gradient = arena->gradient(),
                                 .groups = config.groups,
-                                .ranges = arena->ranges()},
+                                .ranges = arena->ranges(),
+                                .may_rest = true},
                                world);
     buckets = buckets_of(arena->ranges(), *optimizer);
     for (std::size_t i = 0; i < buckets.size(); ++i)
@@ -180,8 +181,9 @@ struct DataParallel::Parts {
            "step() without begin(): call begin(lr) before the backward pass");
     for (std::size_t i = 0; i < buckets.size(); ++i)
       if (passes[i] < accumulate) {
+        const bool absent = passes[i] == 0 && !arena->has_gradient(i);
         arena->take_gradient(i);
-        scale(i);
+        absent ? optimizer->absent(i) : scale(i);
       }
     begun = false;
     optimizer->step();

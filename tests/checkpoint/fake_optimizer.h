@@ -32,7 +32,10 @@ class FakeOptimizer : public Optimizer {
   void begin(double) override {}
   void begin(std::span<const GroupStep>) override {}
   void ready(int) override {}
-  void step() override {}
+  void absent(std::size_t) override {}
+  bool defers() const noexcept override { return false; }
+  void change_rates(std::span<const GroupStep>) override {}
+  void step(Finish) override {}
   void exchange_exactly(int) override {}
   void synchronize() override {}
   int buckets() const noexcept override { return 3; }

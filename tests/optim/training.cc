@@ -68,10 +68,13 @@ float noise(std::int64_t step, int rank, std::size_t element) {
 }
 
 Training::Training(const OptimizerConfig& config, Transport& transport, std::vector<Group> groups,
-                   std::size_t elements)
+                   std::size_t elements, Model model)
     : world(transport), weights(elements), gradient(elements) {
-  for (std::size_t k = 0; k < elements; ++k) weights[k] = noise(0, -1, k);
-  optimizer = make_optimizer(config, {weights, gradient, std::move(groups), {}}, transport);
+  for (std::size_t k = 0; k < weights.size(); ++k) weights[k] = noise(0, -1, k);
+  model.weights = weights;
+  model.gradient = gradient;
+  model.groups = std::move(groups);
+  optimizer = make_optimizer(config, model, transport);
   gradient_of = [this](std::int64_t step, int rank, std::size_t k) {
     return 0.3F * weights[k] + noise(step, rank, k);
   };

@@ -44,7 +44,7 @@ class Training {
   using GradientOf = std::function<float(std::int64_t step, int rank, std::size_t element)>;
 
   Training(const OptimizerConfig& config, Transport& world, std::vector<Group> groups = {},
-           std::size_t elements = kElements);
+           std::size_t elements = kElements, Model model = {});
 
   // Fills in the gradient of the next step.
   void compute();

@@ -1,0 +1,178 @@
+#include "laconic/optim/rest.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "laconic/core/error.h"
+
+namespace laconic {
+namespace {
+
+enum Announcement : std::uint8_t { kNone, kSome, kNoneLeft };
+
+}  // namespace
+
+Rest::Rest(const Model& model, Transport& transport)
+    : model_(model),
+      transport_(transport),
+      absent_(model.ranges.size()),
+      resting_(model.ranges.size()),
+      touched_(model.ranges.size()),
+      rested_(model.ranges.size()) {}
+
+void Rest::add_bucket(std::size_t begin, std::size_t count) {
+  Bucket bucket;
+  for (std::size_t i = 0; i < model_.ranges.size(); ++i) {
+    const NamedRange& range = model_.ranges[i];
+    const std::size_t from = std::max(begin, range.begin);
+    const std::size_t to = std::min(begin + count, range.begin + range.count);
+    if (from < to) bucket.pieces.push_back({i, from - begin, to - from});
+  }
+  buckets_.push_back(std::move(bucket));
+}
+
+void Rest::begin() {
+  std::ranges::fill(absent_, std::uint8_t{0});
+  std::ranges::fill(resting_, std::uint8_t{0});
+  all_known_.store(false);
+  settled_ = false;
+}
+
+void Rest::absent(std::size_t range) {
+  if (range >= absent_.size())
+    fail(Code::kInvalidArgument, "range {} has no gradient: the model has {} ranges", range,
+         absent_.size());
+  absent_[range] = 1;
+}
+
+bool Rest::misses(const Bucket& bucket, bool local) const noexcept {
+  return std::ranges::any_of(bucket.pieces,
+                             [&](const Piece& piece) { return misses(piece.range, local); });
+}
+
+bool Rest::misses_any() const noexcept {
+  return std::ranges::any_of(buckets_, [this](const Bucket& one) { return misses(one, false); });
+}
+
+// Buckets are worked on from the last to the first.
+std::uint8_t Rest::announcement(int bucket) const noexcept {
+  const auto last = buckets_.begin() + bucket;
+  if (misses(*last, false)) return kSome;
+  const bool none_left =
+      all_known_.load() && std::none_of(buckets_.begin(), last, [this](const Bucket& one) {
+        return misses(one, false);
+      });
+  return none_left ? kNoneLeft : kNone;
+}
+
+std::span<const Piece> Rest::of(int bucket, bool local) {
+  const Bucket& here = buckets_[static_cast<std::size_t>(bucket)];
+  if (local || transport_.size() == 1) {
+    for (const Piece& piece : here.pieces) resting_[piece.range] = misses(piece.range, local);
+    return pieces(bucket);
+  }
+  if (settled_) return {};
+  mine_.assign(1, announcement(bucket));
+  transport_.gather(std::span<const std::uint8_t>(mine_), all_);
+  settled_ = std::ranges::any_of(all_, [](std::uint8_t one) { return one == kNoneLeft; });
+  if (std::ranges::any_of(all_, [](std::uint8_t one) { return one != kSome; })) return {};
+  compare(here.pieces);
+  return pieces(bucket);
+}
+
+void Rest::agree() {
+  std::vector<Piece> every;
+  for (const Bucket& bucket : buckets_)
+    every.insert(every.end(), bucket.pieces.begin(), bucket.pieces.end());
+  compare(every);
+}
+
+// A range rests that is missed on all ranks.
+void Rest::compare(std::span<const Piece> pieces) {
+  mine_.clear();
+  for (const Piece& piece : pieces) mine_.push_back(misses(piece.range, false));
+  transport_.gather(std::span<const std::uint8_t>(mine_), all_);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    bool rests = true;
+    for (std::size_t at = i; at < all_.size(); at += pieces.size()) rests &= all_[at] != 0;
+    resting_[pieces[i].range] = rests;
+  }
+}
+
+std::span<const Piece> Rest::pieces(int bucket) {
+  found_.clear();
+  for (const Piece& piece : buckets_[static_cast<std::size_t>(bucket)].pieces)
+    if (resting_[piece.range] != 0) found_.push_back(piece);
+  return found_;
+}
+
+void Rest::done(const Step& step) {
+  if (step.kind == Step::Kind::kNothing) return;
+  const bool local = step.kind == Step::Kind::kSilent;
+  for (std::size_t i = 0; i < absent_.size(); ++i) {
+    if (local) {
+      if (absent_[i] == 0) touched_[i] = 1;
+      continue;
+    }
+    touched_[i] = 0;
+    if (resting_[i] == 0) continue;
+    rested_[i] += 1;
+    ++changes_;
+  }
+}
+
+void Rest::other_ranks() noexcept { std::ranges::fill(touched_, 0.0); }
+
+std::span<const Lag> Rest::lags(int bucket) {
+  Bucket& here = buckets_[static_cast<std::size_t>(bucket)];
+  if (here.lags_of == changes_) return here.lags;
+  here.lags_of = changes_;
+  here.lags.clear();
+  bool any = false;
+  for (const Piece& piece : here.pieces) {
+    const auto steps = static_cast<std::int64_t>(rested_[piece.range]);
+    any = any || steps != 0;
+    if (!here.lags.empty() && here.lags.back().steps == steps)
+      here.lags.back().count += piece.count;
+    else
+      here.lags.push_back({piece.begin, piece.count, steps});
+  }
+  if (!any) here.lags.clear();
+  return here.lags;
+}
+
+std::vector<State> Rest::state() {
+  ++changes_;  // the caller may write to it
+  return {{.name = "rested", .values = {}, .spread = Spread::kScalar, .scalars = rested_, .optional = true},
+          {.name = "touched", .values = {}, .spread = Spread::kRank, .scalars = touched_, .optional = true}};
+}
+
+void Kept::add(float* at, std::size_t count) {
+  runs_.push_back({at, count});
+  values_.insert(values_.end(), at, at + count);
+}
+
+void Kept::take(std::span<float> weights, const std::vector<State>& state,
+                std::span<const Piece> pieces) {
+  runs_.clear();
+  values_.clear();
+  for (const Piece& piece : pieces) {
+    add(weights.data() + piece.begin, piece.count);
+    for (const State& one : state) {
+      const std::size_t from = std::max(piece.begin, one.begin);
+      const std::size_t to =
+          std::min(piece.begin + piece.count, one.begin + one.values.size());
+      if (from < to) add(one.values.data() + (from - one.begin), to - from);
+    }
+  }
+}
+
+void Kept::put_back() {
+  const float* from = values_.data();
+  for (const Run& run : runs_) {
+    std::memcpy(run.at, from, 4 * run.count);
+    from += run.count;
+  }
+}
+
+}  // namespace laconic

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "laconic/optim/optimizer.h"
+#include "laconic/optim/policy.h"
+
+namespace laconic {
+
+// The part of one of the model's ranges that lies in a bucket; `begin` counts from the bucket's
+// first element.
+struct Piece {
+  std::size_t range = 0, begin = 0, count = 0;
+};
+
+// A stretch of a bucket whose ranges rested in `steps` steps so far.
+struct Lag {
+  std::size_t begin = 0, count = 0;
+  std::int64_t steps = 0;
+};
+
+// Which ranges rest in a step: those that have no gradient on any rank (on local steps: on this
+// rank; at a sync: on any rank since the last sync).
+//
+// Ranks agree bucket by bucket, in the order of the exchanges. Each announces in one byte whether
+// it misses a gradient in the bucket; only when all do, they compare which. A rank that misses none
+// in all buckets that are left announces that, and the step needs no further round.
+//
+// absent() and all_known() are called by the thread that drives the step, of() and agree() by the
+// one that works on buckets.
+class Rest {
+ public:
+  // Both outlive the object.
+  Rest(const Model& model, Transport& transport);
+  void add_bucket(std::size_t begin, std::size_t count);
+
+  void begin();
+  void absent(std::size_t range);
+  // No absent() follows in this step.
+  void all_known() noexcept { all_known_.store(true); }
+
+  // The pieces of the bucket that rest; valid until the next call. Collective unless `local`.
+  std::span<const Piece> of(int bucket, bool local);
+  // For steps whose buckets are all exchanged before anything is applied: this rank misses some
+  // gradient; and, if all ranks do, which of them all miss. Then pieces(bucket) is known.
+  bool misses_any() const noexcept;
+  void agree();
+  std::span<const Piece> pieces(int bucket);
+
+  // The step was taken.
+  void done(const Step& step);
+  void other_ranks() noexcept;
+  // Empty: nothing ever rested in the bucket.
+  std::span<const Lag> lags(int bucket);
+  std::vector<State> state();
+
+ private:
+  struct Bucket {
+    std::vector<Piece> pieces;
+    std::vector<Lag> lags;
+    std::int64_t lags_of = -1;  // the value of changes_ that `lags` was made for
+  };
+
+  bool misses(std::size_t range, bool local) const noexcept {
+    return absent_[range] != 0 && (local || touched_[range] == 0);
+  }
+  bool misses(const Bucket& bucket, bool local) const noexcept;
+  std::uint8_t announcement(int bucket) const noexcept;
+  void compare(std::span<const Piece> pieces);
+
+  const Model& model_;
+  Transport& transport_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::uint8_t> absent_;   // of each range, in this step, on this rank
+  std::vector<std::uint8_t> resting_;  // of each range, in this step
+  std::vector<double> touched_;        // 1: had a gradient here since the last sync
+  std::vector<double> rested_;         // exchanges in which the range rested
+  std::atomic<bool> all_known_{false};
+  bool settled_ = false;  // some rank misses nothing in the buckets that are left
+  std::int64_t changes_ = 0;
+  std::vector<Piece> found_;
+  std::vector<std::uint8_t> mine_, all_;
+};
+
+// Copies of what must not change while a bucket works on: `pieces` of its weights and state.
+class Kept {
+ public:
+  void take(std::span<float> weights, const std::vector<State>& state,
+            std::span<const Piece> pieces);
+  void put_back();
+
+ private:
+  struct Run {
+    float* at;
+    std::size_t count;
+  };
+  void add(float* at, std::size_t count);
+
+  std::vector<Run> runs_;
+  std::vector<float> values_;
+};
+
+}  // namespace laconic
