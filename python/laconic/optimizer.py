@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import warnings
 import weakref
 from contextlib import contextmanager
 from typing import Any, Callable, Iterable
@@ -105,10 +106,18 @@ class Optimizer(torch.optim.Optimizer):
         ranges = [(name, *_begin_count(arena.range(i))) for i, name in enumerate(names)]
         self._release()
         self._arena = arena
-        self._core = _core.Optimizer(self._options, arena.weights, arena.gradient, sizes, ranges, self._transport)
+        self._core = _core.Optimizer(
+            self._options, arena.weights, arena.gradient, sizes, ranges, self._may_overlap(), self._transport
+        )
         here = weakref.ref(self)  # neither hooks nor what they call keep the optimizer alive
-        buckets = self._core.buckets
-        self._overlap = Overlap(arena, buckets, lambda bucket: here()._start(bucket), lambda: here()._rates())
+        self._overlap = Overlap(
+            arena,
+            self._core.buckets,
+            self._core.defers,
+            start=lambda bucket: here()._start(bucket),
+            rates=lambda: here()._rates(),
+            abandon=lambda: here()._abandon(),
+        )
         self._overlap.wanted = self._may_overlap()
         self._overlap.watch()
         self._overlap_closer = weakref.finalize(self, self._overlap.remove)
@@ -168,6 +177,9 @@ class Optimizer(torch.optim.Optimizer):
         if not self._begun:
             self._core.begin(self._rates())
             self._begun = True
+        absent = [] if self._core.defers else self._overlap.absent(bucket)  # deferred: known at step()
+        if absent:
+            self._core.absent(absent)
         self._core.ready(bucket)
 
     _begun = False
@@ -182,7 +194,7 @@ class Optimizer(torch.optim.Optimizer):
         self._take_up_weights()
         rates = self._rates()
         overlap = self._overlap
-        overlap.finish(rates)
+        changed = overlap.finish(rates)
         if self._unscale():
             self._skipped += 1
             overlap.new_step()
@@ -191,12 +203,54 @@ class Optimizer(torch.optim.Optimizer):
             self._refuse_averaged()
         if not self._begun:
             self._core.begin(rates)
+        elif self._core.defers:
+            self._core.change_rates(rates)
+        self._finish("exchange again" if changed and self._core.defers else "apply")
+        return loss
+
+    def _finish(self, how: str) -> None:
+        """Ends the step that has begun, on all ranks alike."""
+        absent = self._overlap.absent()
+        if absent:
+            self._core.absent(absent)
         self._begun = False
-        overlap.new_step()
-        self._core.step()
+        self._overlap.new_step()
+        self._core.step(how)
+        if self._core.stats()["kind"] == "skipped":
+            if how != "abandon" and not self._told_of_skips:
+                self._told_of_skips = True
+                warnings.warn(
+                    "laconic: another rank dropped its gradients before step(), so this step was skipped on all ranks",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+            return
         self._first = False
         self._arena.publish()
-        return loss
+
+    _told_of_skips = False
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As torch's. Called between backward and step() it skips the step, on all ranks.
+
+        Where a coded exchange began during backward it cannot be undone: that step is then finished, with a warning, and
+        overlap ends, so that later ones are skipped.
+        """
+        if self._begun:
+            self._abandon()
+        elif self._overlap is not None:
+            self._overlap.new_step()
+        super().zero_grad(set_to_none)
+
+    @torch.no_grad()
+    def _abandon(self) -> None:
+        """The gradients of a step that has begun were dropped before step()."""
+        self._overlap.disturbed()
+        if self._core.defers:
+            return self._finish("abandon")
+        self._overlap.end("the gradients were dropped before step(), so the batch counts for more")
+        self._overlap.finish(self._rates())
+        self._finish("apply")
 
     def _take_up_weights(self) -> None:
         self._arena.take_home(started=not self._first)

@@ -27,13 +27,13 @@ _RANK = re.compile(r"(?:^|\.)(rank(\d+)/.*)$")
 class _Part:
     """One named piece of the core's state; `values` is its memory."""
 
-    def __init__(self, name: str, spread: str, begin: int, values: Tensor) -> None:
-        self.name, self.spread, self.begin, self.values = name, spread, begin, values
+    def __init__(self, name: str, spread: str, begin: int, values: Tensor, optional: bool) -> None:
+        self.name, self.spread, self.begin, self.values, self.optional = name, spread, begin, values, optional
 
 
 def _parts(optimizer: Optimizer) -> list[_Part]:
     pieces = optimizer._core.state()
-    return [_Part(name, spread, begin, torch.from_dlpack(values)) for name, spread, begin, values in pieces]
+    return [_Part(name, spread, begin, torch.from_dlpack(values), optional) for name, spread, begin, values, optional in pieces]
 
 
 def _groups(optimizer: Optimizer) -> list[dict]:
@@ -78,7 +78,10 @@ def load(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     taken = [part for part in parts if not whole or part.spread not in _APART]
     _check_tensors(taken, tensors)
     for part in taken:
-        part.values.copy_(tensors[part.name])
+        if part.name in tensors:
+            part.values.copy_(tensors[part.name])
+        else:
+            part.values.zero_()
     _load_weights(optimizer, tensors, parts)
     if whole:
         for bucket in range(len(optimizer._core.buckets)):
@@ -130,6 +133,8 @@ def _check(optimizer: Optimizer, saved: dict[str, Any]) -> None:
 
 def _check_tensors(parts: list[_Part], tensors: dict[str, Tensor]) -> None:
     for part in parts:
+        if part.name not in tensors and part.optional:
+            continue
         if part.name not in tensors:
             raise InvalidArgument(f"the state has no `{part.name}`")
         if tensors[part.name].shape != part.values.shape:
@@ -205,7 +210,7 @@ class Sharded:
     >>> import torch, laconic
     >>> optimizer = laconic.SGD([torch.nn.Parameter(torch.zeros(10))], lr=0.1)
     >>> sorted(laconic.Sharded(optimizer).state_dict())
-    ['rank0/bucket0/m', 'rank0/counters', 'rank0/header', 'rank0/weights']
+    ['rank0/bucket0/m', 'rank0/counters', 'rank0/header', 'rank0/rested', 'rank0/touched', 'rank0/weights']
     """
 
     def __init__(self, optimizer: Optimizer, saved_in: Any = None) -> None:
