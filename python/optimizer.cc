@@ -34,7 +34,8 @@ class Handle {
                 .groups = {},
                 .ranges = {},
                 .may_rest = true,
-                .deferred = deferred};
+                .deferred = deferred,
+                .watched = true};
     for (const auto& [name, elements, compress] : groups)
       model.groups.push_back({.name = name, .elements = elements, .compress = compress});
     for (const auto& [name, begin, count] : ranges) model.ranges.push_back({name, begin, count});

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "laconic/core/error.h"
+#include "laconic/core/hash.h"
 #include "laconic/kernels/dense.h"
 #include "laconic/optim/checks.h"
 #include "laconic/optim/choice.h"
@@ -118,6 +119,7 @@ class Engine final : public Optimizer {
     }
     if (taken) count();
     tell(taken);
+    note_weights();
     if (taken) verify();
   }
 
@@ -143,6 +145,7 @@ class Engine final : public Optimizer {
     for (int b = buckets() - 1; b >= 0; --b) rule(b).synchronize(now);
     counters_.open = 0;
     counters_.last_sync = counters_.t;
+    note_weights();
   }
 
   int buckets() const noexcept override { return static_cast<int>(buckets_.size()); }
@@ -195,6 +198,7 @@ class Engine final : public Optimizer {
     stats_.step = static_cast<std::int64_t>(counters_.t);
     for (const auto& one : rules_) one->restored(counters_.frozen_at != 0);
     for (SwitchingMean* mean : switching_) mean->restored();
+    note_weights();
   }
 
   const OptimizerConfig& config() const noexcept override { return config_; }
@@ -210,6 +214,24 @@ class Engine final : public Optimizer {
   }
 
  private:
+  // Weights that were written to between two steps.
+  void take_up_weights() {
+    if (!watches() || hash_of_weights() == hash_) return;
+    if (counters_.open != 0)
+      fail(Code::kInvalidArgument,
+           "the weights were written to after step {}, between two syncs, where every rank has "
+           "weights of its own: write to them after synchronize()",
+           stats_.step);
+    for (const auto& one : rules_) one->adopt();
+  }
+  void note_weights() {
+    if (watches()) hash_ = hash_of_weights();
+  }
+  bool watches() const {
+    return model_.watched && started_ && !rules_.empty() && rules_.front()->keeps_weights();
+  }
+  std::uint64_t hash_of_weights() const { return hash64(std::as_bytes(model_.weights)); }
+
   // A step of one bucket, on the queue's thread.
   void work(int b) {
     if (step_.freezes) rule(b).freeze();
@@ -307,6 +329,7 @@ class Engine final : public Optimizer {
     agree_on_first_weights(*metered_, model_.weights);
     start_rules();
     started_ = true;
+    note_weights();
   }
   void start_rules() {
     for (const auto& one : rules_) one->start();
@@ -314,6 +337,7 @@ class Engine final : public Optimizer {
 
   void begin_at(double lr) {
     if (!started_) start();
+    take_up_weights();
     step_ = schedule_->plan(counters_, lr);
     shadow_.on = config_.shadow_every > 0 && step_.t % config_.shadow_every == 0 &&
                  step_.kind == Step::Kind::kCoded;
@@ -455,6 +479,7 @@ class Engine final : public Optimizer {
   std::int64_t verified_ = 0;
   std::vector<double> norms_;
   std::vector<std::uint8_t> wishes_;
+  std::uint64_t hash_ = 0;  // of the weights after the last step, where they are watched
   std::vector<SwitchingMean*> switching_;  // of the buckets whose mean may take another way
   std::unique_ptr<Choice> choice_;         // null: nothing to choose
   int exact_left_ = 0;                     // coded steps that guard makes exact

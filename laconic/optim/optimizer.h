@@ -65,6 +65,11 @@ struct Model {
   // Exact methods: the weights move in step() only, whatever was ready before, so a step can still
   // be abandoned there. Costs 4 bytes per parameter and a round of one byte per step.
   bool deferred = false;
+  // Where a method goes on from weights of its own (those of the last sync), begin() notices a
+  // write to the model's weights between two steps, alike on all ranks, and goes on from what was
+  // written; between two syncs, where ranks have weights of their own, it throws. Costs a hash of
+  // the weights per step of such a method. Other methods go on from what was written anyway.
+  bool watched = false;
 };
 
 // What a rank asks for at the end of a step. One rank that abandons is enough for all, then one

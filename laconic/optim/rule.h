@@ -69,6 +69,9 @@ class Rule {
 
   virtual std::vector<State> state() = 0;
   virtual std::span<const float> synced() const { return bucket_.x; }
+  // synced() is memory of the rule's own; adopt() makes it what the weights are.
+  bool keeps_weights() const { return synced().data() != bucket_.x.data(); }
+  virtual void adopt() {}
   virtual double variance_norm() const { return 0; }  // ‖v‖₁
   virtual double residual_ratio() const { return 0; }
   virtual std::string describe() const = 0;

@@ -76,7 +76,8 @@ class ZeroOneAdam final : public AdamRule {
     floors_.freeze();
     may_change_ = false;
   }
-  void start() override { std::memcpy(x_sync_.data(), bucket_.x.data(), bucket_.x.size_bytes()); }
+  void start() override { adopt(); }
+  void adopt() override { std::memcpy(x_sync_.data(), bucket_.x.data(), bucket_.x.size_bytes()); }
   void restored(bool frozen) override {
     may_change_ = !frozen;
     floors_.update();

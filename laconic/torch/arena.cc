@@ -111,6 +111,25 @@ bool Arena::attached(std::size_t parameter) const {
          gradient.unsafeGetTensorImpl() == gradients_[parameter].unsafeGetTensorImpl();
 }
 
+void Arena::take_home() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& [name, tensor] = parameters_[i];
+    const float* home = weights().data() + ranges_[i].begin;
+    if (tensor.numel() == 0 || tensor.data_ptr() == home) continue;
+    if (tensor.scalar_type() != ::torch::kFloat32 || !tensor.device().is_cpu() ||
+        tensor.sizes() != gradients_[i].sizes())
+      fail(Code::kInvalidArgument,
+           "parameter {} was replaced: it is {} of {} elements on {} now, and float32 of {} on the "
+           "CPU is trained; convert the module before it is given to DataParallel",
+           name, ::c10::toString(tensor.scalar_type()), tensor.numel(), tensor.device().str(),
+           gradients_[i].numel());
+    const ::torch::NoGradGuard no_grad;
+    Tensor weights = view(weights_, i);
+    weights.copy_(tensor);
+    parameters_[i].tensor.set_data(weights);
+  }
+}
+
 bool Arena::has_gradient(std::size_t parameter) const {
   if (!attached(parameter)) return parameters_[parameter].tensor.grad().defined();
   return std::ranges::any_of(gradient(parameter), [](float g) { return g != 0; });

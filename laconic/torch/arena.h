@@ -40,6 +40,9 @@ class Arena {
   const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
   std::span<float> gradient(std::size_t parameter) const noexcept;
 
+  // Parameters whose memory was replaced by float32 memory of the same shape come back with their
+  // values. Throws Error(kInvalidArgument) for other types, shapes and devices.
+  void take_home();
   // Somebody gave the parameter a gradient: it lies elsewhere, or is not 0 throughout.
   bool has_gradient(std::size_t parameter) const;
   // What the parameter has as its gradient, elsewhere or not at all (0), becomes what lies in the

@@ -114,7 +114,8 @@ struct DataParallel::Parts {
                                 .gradient = arena->gradient(),
                                 .groups = config.groups,
                                 .ranges = arena->ranges(),
-                                .may_rest = true},
+                                .may_rest = true,
+                                .watched = true},
                                world);
     buckets = buckets_of(arena->ranges(), *optimizer);
     for (std::size_t i = 0; i < buckets.size(); ++i)
@@ -134,6 +135,7 @@ struct DataParallel::Parts {
     if (backward_passes < 1)
       fail(Code::kInvalidArgument, "{} backward passes a step: it must be at least 1",
            backward_passes);
+    arena->take_home();
     optimizer->begin(rate);
     begun = true;
     exchanging = false;

@@ -284,5 +284,44 @@ TEST_P(OptimizerSuite, ADeferredStepMayBeExchangedAgainAtOtherRates) {
   });
 }
 
+Model watched_model() {
+  Model model;
+  model.watched = true;
+  return model;
+}
+
+TEST_P(OptimizerSuite, GoesOnFromWeightsThatWereWrittenAfterASync) {
+  run([](Transport& world) {
+    Training training(config(), world, {}, kElements, watched_model());
+    training.gradient_of = of_noise();
+    training.run_to(10);
+    std::ranges::fill(training.weights, 3.0F);
+    training.run_to(11);
+    for (const float x : training.weights) EXPECT_NEAR(x, 3, 0.2);
+    training.run_to(20);
+    ASSERT_TRUE(equal_on_all(world, training.weights));
+    std::ranges::fill(training.weights, -3.0F);
+    training.run_to(24);
+    for (const float x : training.weights) EXPECT_NEAR(x, -3, 0.5);
+    EXPECT_TRUE(equal_on_all(world, training.weights));
+  });
+}
+
+TEST(Writes, BetweenTwoSyncsAreRefusedBeforeAnythingMoves) {
+  run_ranks(rank_counts().back(), [](Transport& world) {
+    Training training(short_config(Algorithm::kZeroOneAdam), world, {}, kElements, watched_model());
+    training.run_to(18);
+    ASSERT_EQ(training.optimizer->stats().kind, "silent");
+    const float own = training.weights[5];
+    training.weights[5] += 1;
+    const auto before = bytes_of(training);
+    EXPECT_TRUE(says(refusal_of([&] { training.optimizer->step(0.01); }),
+                     {"after step 18", "synchronize()"}));
+    expect_same(before, bytes_of(training));
+    training.weights[5] = own;
+    training.run_to(kSteps);
+  });
+}
+
 }  // namespace
 }  // namespace laconic::testing

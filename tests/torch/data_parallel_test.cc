@@ -208,5 +208,55 @@ TEST_P(Torch, StepsThatCannotBeAreRefused) {
   });
 }
 
+// Ordinary programs.
+
+TEST_P(TorchSuite, ALayerThatIsFrozenInTheMiddleStays) {
+  run([&](Transport& world) {
+    Replica replica(world, config());
+    for (int t = 1; t <= 6; ++t) replica.step(t);
+    replica.parallel.optimizer().synchronize();
+    for (auto& p : replica.net->middle->parameters()) p.requires_grad_(false);
+    const ::torch::Tensor frozen = replica.net->middle->weight.clone();
+    for (int t = 7; t <= 16; ++t) replica.step(t);
+    EXPECT_TRUE(frozen.equal(replica.net->middle->weight));
+    for (auto& p : replica.net->middle->parameters()) p.requires_grad_(true);
+    for (int t = 17; t <= kSteps; ++t) replica.step(t);
+    EXPECT_FALSE(frozen.equal(replica.net->middle->weight));
+    replica.parallel.optimizer().synchronize();
+    EXPECT_TRUE(equal_on_all(world, weights_of(*replica.net)));
+  });
+}
+
+TEST_P(TorchSuite, WeightsWrittenByHandAfterASyncCount) {
+  run([&](Transport& world) {
+    Replica replica(world, config());
+    for (int t = 1; t <= 20; ++t) replica.step(t);
+    replica.parallel.optimizer().synchronize();
+    {
+      const ::torch::NoGradGuard no_grad;
+      replica.net->last->weight.fill_(2.0);
+    }
+    for (int t = 21; t <= 24; ++t) replica.step(t, 0.001);
+    EXPECT_TRUE(::torch::allclose(replica.net->last->weight,
+                                  ::torch::full_like(replica.net->last->weight, 2.0), 0, 0.1));
+  });
+}
+
+TEST(DataParallel, NoticesThatAParameterWasReplaced) {
+  run_ranks(rank_counts().front(), [](Transport& world) {
+    Replica replica(world, plain_config());
+    replica.step(1);
+    replica.net->to(::torch::kFloat64);
+    EXPECT_TRUE(says(refusal_of([&] { replica.parallel.begin(0.01); }),
+                     {"first.weight", "Double", "before it is given to DataParallel"}));
+    replica.net->to(::torch::kFloat32);  // memory of its own now
+    const ::torch::Tensor before = replica.net->first->weight.clone();
+    replica.step(2);
+    EXPECT_FALSE(before.equal(replica.net->first->weight));
+    EXPECT_EQ(replica.net->first->weight.data_ptr(),
+              replica.parallel.optimizer().model().weights.data());
+  });
+}
+
 }  // namespace
 }  // namespace laconic::testing
