@@ -24,6 +24,7 @@ set(LACONIC_PUBLIC_HEADERS
   laconic/plan/cost.h
   laconic/plan/recipes.h
   laconic/transport/emulated.h
+  laconic/transport/engine.h
   laconic/transport/faulty.h
   laconic/transport/metered.h
   laconic/transport/nodes.h

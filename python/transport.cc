@@ -1,6 +1,5 @@
 #include "python/transport.h"
 
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include "laconic/core/error.h"
@@ -10,16 +9,11 @@ namespace nb = nanobind;
 namespace laconic::python {
 namespace {
 
-constexpr std::size_t kRoom = 2 * Transport::kInFlight + 2;
-
 // The code that a Python exception carries as `code`, by name.
 Code code_of(const nb::python_error& error) {
   const nb::object text = nb::getattr(error.value(), "code", nb::none());
-  for (int code = 0; code <= static_cast<int>(Code::kMismatch); ++code)
-    if (nb::isinstance<nb::str>(text) &&
-        nb::cast<std::string>(text) == name(static_cast<Code>(code)))
-      return static_cast<Code>(code);
-  return Code::kTransport;
+  if (!nb::isinstance<nb::str>(text)) return Code::kTransport;
+  return code_named(nb::cast<std::string>(text)).value_or(Code::kTransport);
 }
 
 template <typename Call>
@@ -42,8 +36,7 @@ PythonTransport::PythonTransport(nb::object group)
       arrive_(group_.attr("arrive")),
       rank_(nb::cast<int>(group_.attr("rank"))),
       host_(nb::cast<std::uint64_t>(group_.attr("host"))),
-      blocks_(nb::cast<std::size_t>(group_.attr("size"))),
-      in_flight_(kRoom) {}
+      blocks_(nb::cast<std::size_t>(group_.attr("size"))) {}
 
 PythonTransport::~PythonTransport() {
   if (!nb::is_alive()) return;
@@ -54,43 +47,32 @@ PythonTransport::~PythonTransport() {
 }
 
 void PythonTransport::post(const Exchange& exchange, std::span<const std::byte> in) {
-  if (posted_ - retired_ >= kRoom)
-    fail(Code::kInvalidArgument, "{} exchanges are in flight: retire some first",
-         posted_ - retired_);
-  if (exchange.kind == Kind::kAllToAll && in.size() % blocks_.size() != 0)
-    fail(Code::kInvalidArgument, "`in` has {} bytes, which {} ranks do not divide", in.size(),
-         blocks_.size());
-  in_flight_[posted_ % kRoom] =
-      exchange.kind == Kind::kAllToAll ? in.size() / blocks_.size() : in.size();
+  flight_.check_post(kSlots);
+  const std::size_t block = block_bytes(exchange, in.size(), size());
   with_interpreter([&] {
     post_(static_cast<int>(exchange.kind), exchange.root,
           reinterpret_cast<std::uintptr_t>(in.data()), in.size());
   });
-  ++posted_;
+  posted_[flight_.posted++ % kSlots] = {exchange.kind, block};
 }
 
 Blocks PythonTransport::arrive() {
-  if (arrived_ == posted_) fail(Code::kInvalidArgument, "nothing is posted that could arrive");
-  const std::size_t block = in_flight_[arrived_ % kRoom];
-  const auto [address, stride] =
-      with_interpreter([&] { return nb::cast<std::pair<std::uintptr_t, std::size_t>>(arrive_()); });
+  flight_.check_arrive();
+  const auto address = with_interpreter([&] { return nb::cast<std::uintptr_t>(arrive_()); });
+  const Posted& posted = posted_[flight_.arrived++ % kSlots];
+  const std::size_t stride = posted.kind == Kind::kBroadcast ? 0 : posted.block;
   const auto* first = reinterpret_cast<const std::byte*>(address);
   for (std::size_t r = 0; r < blocks_.size(); ++r) blocks_[r] = first + r * stride;
-  ++arrived_;
-  return {blocks_.data(), block};
+  return {blocks_.data(), posted.block};
 }
 
 void PythonTransport::retire() {
-  if (retired_ == arrived_) fail(Code::kInvalidArgument, "nothing arrived that could retire");
-  ++retired_;
+  flight_.check_retire();
+  ++flight_.retired;
 }
 
 std::unique_ptr<Transport> PythonTransport::split(int color) {
-  if (color < 0 || posted_ != retired_)
-    fail(Code::kInvalidArgument,
-         "split({}) with {} exchanges in flight: it needs a color of at "
-         "least 0 and none",
-         color, posted_ - retired_);
+  flight_.check_split(color);
   return with_interpreter(
       [&] { return std::make_unique<PythonTransport>(group_.attr("split")(color)); });
 }

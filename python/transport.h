@@ -2,16 +2,20 @@
 
 #include <nanobind/nanobind.h>
 
+#include <array>
 #include <vector>
 
+#include "laconic/transport/engine.h"
 #include "laconic/transport/transport.h"
 
 namespace laconic::python {
 
 // A Transport whose bytes are moved by a Python object, laconic.transport.Group: rank, size and
-// host; post(kind, root, address, bytes), arrive() -> (address, bytes from block to block),
-// split(color). Any thread may call; the interpreter's lock is taken for each call only. What
-// Python raises becomes laconic::Error with the code that the exception carries, else kTransport.
+// host; post(kind, root, address, bytes), arrive() -> the address of the blocks, which lie one
+// after the other (one for all ranks after a broadcast), split(color). Any thread may call; the
+// interpreter's lock is taken for each call only. What Python raises becomes laconic::Error with
+// the code that the exception carries, else kTransport. Ranks that post messages of different
+// lengths are not recognised: Gloo ends the program.
 class PythonTransport final : public Transport {
  public:
   explicit PythonTransport(nanobind::object group);
@@ -34,8 +38,12 @@ class PythonTransport final : public Transport {
   int rank_;
   std::uint64_t host_;
   std::vector<const std::byte*> blocks_;
-  std::vector<std::size_t> in_flight_;  // bytes of a block, a ring
-  std::uint64_t posted_ = 0, arrived_ = 0, retired_ = 0;
+  struct Posted {
+    Kind kind = Kind::kAllGather;
+    std::size_t block = 0;  // bytes
+  };
+  std::array<Posted, kSlots> posted_;  // a ring
+  Flight flight_;
 };
 
 }  // namespace laconic::python

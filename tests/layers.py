@@ -17,7 +17,7 @@ MAY_INCLUDE = {
     "laconic/transport": {"core", "mpi"},
     "laconic/collective": {"core", "kernels", "wire", "transport"},
     "laconic/optim": {"core", "kernels", "transport", "collective"},
-    "laconic/checkpoint": {"core", "optim", "json"},
+    "laconic/checkpoint": {"core", "transport", "optim", "json"},
     # It counts with the layouts, sizes and policies that run, not with copies of them (docs/design/0004).
     "laconic/plan": {"core", "kernels", "wire", "transport", "collective", "optim"},
     "laconic/torch": {"core", "kernels", "wire", "transport", "collective", "optim", "checkpoint", "plan", "torch"},

@@ -5,8 +5,8 @@
 #include "laconic/checkpoint/manifest.h"
 #include "laconic/checkpoint/parts.h"
 #include "laconic/checkpoint/seal.h"
-#include "laconic/checkpoint/together.h"
 #include "laconic/core/error.h"
+#include "laconic/transport/together.h"
 
 namespace laconic {
 namespace {

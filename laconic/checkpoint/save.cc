@@ -4,7 +4,7 @@
 #include "laconic/checkpoint/file.h"
 #include "laconic/checkpoint/manifest.h"
 #include "laconic/checkpoint/parts.h"
-#include "laconic/checkpoint/together.h"
+#include "laconic/transport/together.h"
 
 namespace laconic {
 namespace {

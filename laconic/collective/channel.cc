@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "laconic/transport/engine.h"
+
 namespace laconic {
 
 Channel::Channel(Transport* transport)
@@ -12,8 +14,9 @@ std::size_t Channel::post(const Exchange& exchange, std::span<const std::byte> b
   return ++posted_;
 }
 
-std::span<const std::byte* const> Channel::arrive() {
+std::span<const std::byte* const> Channel::arrive(std::size_t size) {
   const Blocks blocks = transport_->arrive();
+  check_block_size(blocks, size);
   for (std::size_t r = 0; r < blocks_.size(); ++r) blocks_[r] = blocks[static_cast<int>(r)].data();
   return blocks_;
 }

@@ -14,8 +14,9 @@ class Channel {
   explicit Channel(Transport* transport);  // null: a channel that nobody uses
 
   std::size_t post(const Exchange& exchange, std::span<const std::byte> bytes);
-  // One pointer a rank; valid until the next arrive.
-  std::span<const std::byte* const> arrive();
+  // One pointer per rank to blocks of `size` bytes, valid until the next arrive. Error(kCorrupt)
+  // when the transport delivers another size.
+  std::span<const std::byte* const> arrive(std::size_t size);
   void retire_until(std::size_t number);
   // Retires what is left; the numbers start again.
   void finish();

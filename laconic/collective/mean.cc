@@ -9,33 +9,23 @@
 #include "laconic/core/buffer.h"
 #include "laconic/core/error.h"
 #include "laconic/kernels/dense.h"
+#include "laconic/transport/agree.h"
 
 namespace laconic {
 namespace {
 
-// What all ranks must ask for alike, with the words for each in a message.
-constexpr int kAsked = 9;
-constexpr const char* kWords[kAsked] = {
-    "mean of kind", "elements", "bf16",   "elements a scale block", "scale norm", "form",
-    "seed",         "bucket",   "pending"};
-
-void agree(const MeanConfig& config, Transport& world) {
-  const std::uint64_t mine[kAsked] = {static_cast<std::uint64_t>(config.kind),
-                                      config.elements,
-                                      config.bf16,
-                                      config.scale_block,
-                                      static_cast<std::uint64_t>(config.scale_norm),
-                                      static_cast<std::uint64_t>(config.form),
-                                      config.seed,
-                                      config.bucket,
-                                      !config.pending.empty()};
-  std::vector<std::uint64_t> all;
-  world.gather(std::span<const std::uint64_t>(mine), all);
-  for (std::size_t at = 0; at < all.size(); ++at)
-    if (all[at] != all[at % kAsked])
-      fail(Code::kInvalidArgument,
-           "rank {} asks for {} {}, rank 0 for {}: build the same mean on every rank", at / kAsked,
-           kWords[at % kAsked], all[at], all[at % kAsked]);
+void agree_on(const MeanConfig& config, Transport& world) {
+  const std::string mine[] = {
+      fmt::format("a mean of kind {}", static_cast<int>(config.kind)),
+      fmt::format("{} elements", config.elements),
+      fmt::format("bf16 {}", config.bf16),
+      fmt::format("{} elements per scale block", config.scale_block),
+      fmt::format("scale norm {}", config.scale_norm == kernels::Norm::kL2 ? "L2" : "L1"),
+      fmt::format("form {}", static_cast<int>(config.form)),
+      fmt::format("seed {}", config.seed),
+      fmt::format("bucket {}", config.bucket),
+      config.pending.empty() ? "no pending memory" : "pending memory"};
+  agree(world, mine, "build the same mean on every rank");
 }
 
 std::string problem(const MeanConfig& config, const Nodes& nodes) {
@@ -90,9 +80,8 @@ class Alone final : public Mean {
 
 std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Pool& pool) {
   const std::string wrong = problem(config, nodes);
-  // Asked of everybody before anyone gives up, so that one bad rank cannot leave the others
-  // waiting.
-  agree(config, *nodes.world);
+  // Before anyone gives up, so that a bad rank fails on every rank instead of leaving them waiting.
+  agree_on(config, *nodes.world);
   if (!wrong.empty()) throw Error(Code::kInvalidArgument, wrong);
   if (config.kind == MeanKind::kRandomSign && config.form == RandomForm::kSingleRound)
     return std::make_unique<SingleRound>(config, nodes, pool);

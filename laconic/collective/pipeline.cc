@@ -46,8 +46,8 @@ void Pipeline::share(std::size_t slice, Fill fill) {
 
 void Pipeline::code(std::size_t slice, Fill fill) {
   std::span<const std::byte* const> shares;
-  if (hierarchical()) shares = inside_.arrive();
   const std::size_t share = coder_->share_size(layout_.capacity(slice));
+  if (hierarchical()) shares = inside_.arrive(times(nodes_.nodes, share));
   const std::size_t size = coder_->coded_size(layout_.capacity(slice));
   const auto out = codes_.prepare(slice, times(nodes_.nodes, size));
   for (int chunk = 0; chunk < nodes_.nodes; ++chunk) {
@@ -75,7 +75,7 @@ void Pipeline::code(std::size_t slice, Fill fill) {
 
 void Pipeline::serve(std::size_t slice) {
   const auto out = served_.prepare(slice, coder_->served_size(layout_.capacity(slice)));
-  const auto coded = between_.arrive();
+  const auto coded = between_.arrive(coder_->coded_size(layout_.capacity(slice)));
   coder_->serve(layout_.range(nodes_.local, nodes_.node, slice), coded, out);
   served_.post(slice);
 }
@@ -83,15 +83,16 @@ void Pipeline::serve(std::size_t slice) {
 void Pipeline::forward(std::size_t slice) {
   const std::size_t size = coder_->served_size(layout_.capacity(slice));
   const auto out = forwarded_.prepare(slice, times(nodes_.nodes, size));
-  const auto served = between_.arrive();
+  const auto served = between_.arrive(size);
   for (std::size_t k = 0; k < served.size(); ++k)
     std::memcpy(out.data() + k * size, served[k], size);
   forwarded_.post(slice);
 }
 
 void Pipeline::take(std::size_t slice, Take take) {
-  const auto blocks = hierarchical() ? inside_.arrive() : between_.arrive();
   const std::size_t size = coder_->served_size(layout_.capacity(slice));
+  const auto blocks =
+      hierarchical() ? inside_.arrive(times(nodes_.nodes, size)) : between_.arrive(size);
   for (int shard = 0; shard < nodes_.per_node; ++shard)
     for (int chunk = 0; chunk < nodes_.nodes; ++chunk) {
       const std::byte* served =

@@ -141,7 +141,7 @@ void SingleRound::send(std::size_t index, Fill fill) {
 void SingleRound::forward(std::size_t index) {
   const std::size_t size = message_size(slice(index).runs);
   const auto out = forwarded_.prepare(index, static_cast<std::size_t>(nodes_.nodes) * size);
-  const auto blocks = between_.arrive();
+  const auto blocks = between_.arrive(size);
   for (std::size_t k = 0; k < blocks.size(); ++k)
     std::memcpy(out.data() + k * size, blocks[k], size);
   forwarded_.post(index);
@@ -150,7 +150,8 @@ void SingleRound::forward(std::size_t index) {
 void SingleRound::take(std::size_t index, Take take) {
   const Slice s = slice(index);
   const std::size_t size = message_size(s.runs);
-  const auto blocks = hierarchical() ? inside_.arrive() : between_.arrive();
+  const auto blocks = hierarchical() ? inside_.arrive(static_cast<std::size_t>(nodes_.nodes) * size)
+                                     : between_.arrive(size);
   for (int node = 0; node < nodes_.nodes; ++node)
     for (int local = 0; local < nodes_.per_node; ++local) {
       const int rank = nodes_.rank_of(node, local);

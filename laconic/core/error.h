@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace laconic {
@@ -16,9 +18,12 @@ enum class Code {
   kUnavailable,      // this build or machine lacks a part; the message names the remedy
   kFile,             // a file cannot be read or written
   kMismatch,         // replicas that must be equal are not
+  kInternal,         // an exception of the caller's own code or of another library
 };
 
 const char* name(Code code) noexcept;
+// The code of this name, if there is one.
+std::optional<Code> code_named(std::string_view name) noexcept;
 
 // The only exception type of the library. what() gives both values and what to do.
 class Error : public std::runtime_error {

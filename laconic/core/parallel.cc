@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -25,6 +26,16 @@ struct Pool::Shared {
   int busy = 0;
   std::exception_ptr error;
   std::vector<std::jthread> threads;
+
+  // Ends the threads that were started, be they all or not.
+  ~Shared() {
+    {
+      std::lock_guard lock(mutex);
+      stop = true;
+    }
+    wake.notify_all();
+    threads.clear();
+  }
 
   void drain(int thread) {
     try {
@@ -55,18 +66,17 @@ struct Pool::Shared {
 
 Pool::Pool(int threads) : threads_(threads), shared_(std::make_unique<Shared>()) {
   if (threads < 1) fail(Code::kInvalidArgument, "a pool needs at least 1 thread, not {}", threads);
-  for (int i = 1; i < threads; ++i)
-    shared_->threads.emplace_back([shared = shared_.get(), i] { shared->loop(i); });
+  try {
+    for (int i = 1; i < threads; ++i)
+      shared_->threads.emplace_back([shared = shared_.get(), i] { shared->loop(i); });
+  } catch (const std::system_error& error) {
+    fail(Code::kUnavailable,
+         "a pool of {} threads: {} run, no other can be started ({}): use fewer", threads,
+         shared_->threads.size() + 1, error.what());
+  }
 }
 
-Pool::~Pool() {
-  {
-    std::lock_guard lock(shared_->mutex);
-    shared_->stop = true;
-  }
-  shared_->wake.notify_all();
-  shared_->threads.clear();
-}
+Pool::~Pool() = default;
 
 void Pool::run(std::size_t items, FunctionRef<void(std::size_t, int)> work) {
   if (threads_ == 1 || items <= 1) {

@@ -33,7 +33,7 @@ class FunctionRef<R(Args...)> {
 // no thread. One run at a time per Pool.
 class Pool {
  public:
-  // REQUIRES: threads >= 1 (throws otherwise).
+  // REQUIRES: threads >= 1 (throws otherwise). Error(kUnavailable) when a thread cannot be started.
   explicit Pool(int threads = 1);
   ~Pool();
   Pool(const Pool&) = delete;

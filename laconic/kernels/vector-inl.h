@@ -6,6 +6,7 @@
 #define LACONIC_KERNELS_VECTOR_INL_H_
 #endif
 
+#include <cstdint>
 #include <cstring>
 
 #include "hwy/highway.h"
@@ -24,8 +25,11 @@ constexpr std::size_t kWidth = hn::MaxLanes(Full());
 static_assert(16 % kWidth == 0, "scalable vectors are disabled for these kernels");
 
 // Asks for what stands one tile further on. A block is worked on twice, and the second time memory
-// would rest; past the end of an array it does nothing.
-HWY_INLINE void prefetch_next_tile(const float* at) { __builtin_prefetch(at + 4096, 0, 2); }
+// would rest; past the end of an array it does nothing. An integer, since no pointer may lie there.
+HWY_INLINE void prefetch_next_tile(const float* at) {
+  const auto next = reinterpret_cast<std::uintptr_t>(at) + 4096 * sizeof(float);
+  __builtin_prefetch(reinterpret_cast<const void*>(next), 0, 2);
+}
 
 // body(d, i) for every vector of [0, count), then for every element of the tail.
 template <class Body>

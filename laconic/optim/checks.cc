@@ -4,20 +4,10 @@
 
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
+#include "laconic/transport/agree.h"
 
 namespace laconic {
 namespace {
-
-// Throws on every rank when any differs from rank 0 in one of the named values.
-void agree(Transport& transport, std::span<const std::string> names,
-           std::span<const std::uint64_t> mine, const char* remedy) {
-  std::vector<std::uint64_t> all;
-  transport.gather(mine, all);
-  for (std::size_t at = 0; at < all.size(); ++at)
-    if (all[at] != all[at % mine.size()])
-      fail(Code::kInvalidArgument, "rank {} and rank 0 differ in {} ({:x} and {:x}): {}",
-           at / mine.size(), names[at % mine.size()], all[at], all[at % mine.size()], remedy);
-}
 
 void check_ranges_cover(const Model& model) {
   std::size_t covered = 0;
@@ -64,29 +54,26 @@ Model completed(Model model, const OptimizerConfig& config) {
 }
 
 void agree_on_setup(Transport& transport, const OptimizerConfig& config, const Model& model) {
-  std::vector<std::string> names = {"the number of weights", "the number of groups",
-                                    "the number of ranges that may rest", "deferred steps"};
-  std::vector<std::uint64_t> values = {model.weights.size(), model.groups.size(),
-                                       model.may_rest ? model.ranges.size() : 0, model.deferred};
-  agree(transport, names, values, "build the same model on every rank");
-  for (const Group& group : model.groups) {
-    const double numbers[] = {static_cast<double>(group.elements), group.lr_factor,
-                              group.weight_decay, static_cast<double>(group.compress)};
-    names.push_back("group " + group.name);
-    values.push_back(hash64(std::as_bytes(std::span(numbers))));
-  }
-  for (const auto& [field, text] : to_text(config)) {
-    if (field == "threads") continue;
-    names.push_back(fmt::format("{} (here {})", field, text));
-    values.push_back(hash64(std::as_bytes(std::span(text))));
-  }
-  agree(transport, names, values, "pass the same configuration on every rank");
+  std::vector<std::string> mine = {fmt::format("{} weights", model.weights.size()),
+                                   fmt::format("{} groups", model.groups.size()),
+                                   fmt::format("{} ranges that may rest",
+                                               model.may_rest ? model.ranges.size() : 0),
+                                   model.deferred ? "deferred steps" : "steps at once"};
+  for (const Group& group : model.groups)
+    mine.push_back(fmt::format("group {} ({} weights, lr factor {}, weight decay {}, {})",
+                               group.name, group.elements, group.lr_factor, group.weight_decay,
+                               group.compress ? "compressed" : "exact"));
+  agree(transport, mine, "build the same model with the same groups on every rank");
+  mine.clear();
+  for (const auto& [field, text] : to_text(config))
+    if (field != "threads") mine.push_back(fmt::format("{} = {}", field, text));
+  agree(transport, mine, "pass the same configuration on every rank");
 }
 
 void agree_on_first_weights(Transport& transport, std::span<const float> weights) {
-  const std::string names[] = {"their first weights"};
-  const std::uint64_t mine[] = {hash64(std::as_bytes(weights))};
-  agree(transport, names, mine, "start all ranks from the same weights, or broadcast them");
+  const std::string mine =
+      fmt::format("first weights of hash {:016x}", hash64(std::as_bytes(weights)));
+  agree(transport, {&mine, 1}, "start all ranks from the same weights, or broadcast them");
 }
 
 void ReplicaCheck::compare(Transport& transport, std::int64_t step) {

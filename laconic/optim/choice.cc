@@ -30,8 +30,8 @@ double total(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-// The most of each value over ranks.
-void agree(Transport& world, std::vector<double>& values) {
+// Each value becomes its largest over the ranks.
+void take_largest(Transport& world, std::vector<double>& values) {
   std::vector<double> all;
   world.gather(std::span<const double>(values), all);
   for (std::size_t at = 0; at < all.size(); ++at)
@@ -106,7 +106,7 @@ void Choice::probe() {
   std::vector<double> times;
   for (const Way way : possible_)
     for (const std::size_t elements : {kShort, kLong}) times.push_back(time(way, elements));
-  agree(*nodes_.world, times);
+  take_largest(*nodes_.world, times);
   tried_.clear();
   for (std::size_t i = 0; i < possible_.size(); ++i) {
     const double slope = std::max(0.0, times[2 * i + 1] - times[2 * i]) / (kLong - kShort);
@@ -193,7 +193,7 @@ Choice::Seconds Choice::measured() {
     medians.push_back(median(seconds));
     seconds.clear();
   }
-  agree(*nodes_.world, medians);
+  take_largest(*nodes_.world, medians);
   return medians;
 }
 

@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "laconic/checkpoint/together.h"
 #include "laconic/core/error.h"
 #include "laconic/kernels/dense.h"
 #include "laconic/torch/arena.h"
 #include "laconic/torch/replicas.h"
+#include "laconic/transport/agree.h"
+#include "laconic/transport/together.h"
 
 namespace laconic::torch {
 namespace {
@@ -105,7 +106,7 @@ struct DataParallel::Parts {
       contents = contents_of(module.get(), config);
       return std::uint64_t{0};
     });
-    check_same_model(world, contents.lines);
+    agree(world, contents.lines, "build the same model on every rank");
     arena = std::make_unique<Arena>(std::move(contents.trained));
     world.broadcast(std::as_writable_bytes(arena->weights()), 0);
     broadcast(world, contents.copied);

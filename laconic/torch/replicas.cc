@@ -2,7 +2,6 @@
 
 #include <c10/util/StringUtil.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "laconic/core/error.h"
@@ -42,42 +41,11 @@ Tensor mean_of(const Tensor& one, std::byte* bytes, std::size_t stride, int rank
   return sum.div_(ranks);
 }
 
-// What every rank says, in the order of ranks.
-std::vector<std::string> gathered(Transport& world, const std::string& mine) {
-  const auto ranks = static_cast<std::size_t>(world.size());
-  const std::vector<std::size_t> lengths = world.gather(mine.size());
-  const std::size_t longest = *std::max_element(lengths.begin(), lengths.end());
-  std::string text = mine, all(longest * ranks, '\0');
-  text.resize(longest);
-  world.all_gather(std::as_bytes(std::span(text)), std::as_writable_bytes(std::span(all)));
-  std::vector<std::string> each;
-  for (std::size_t r = 0; r < ranks; ++r) each.push_back(all.substr(r * longest, lengths[r]));
-  return each;
-}
-
-std::string first_line(std::string_view text) {
-  return text.empty() ? "nothing more" : std::string(text.substr(0, text.find('\n')));
-}
-
 }  // namespace
 
 std::string describe(const char* what, const NamedTensor& one) {
   return fmt::format("{} {}, {} [{}]", what, one.name, ::c10::toString(one.tensor.scalar_type()),
                      ::c10::Join(", ", one.tensor.sizes()));
-}
-
-void check_same_model(Transport& world, std::span<const std::string> lines) {
-  const auto all = gathered(world, ::c10::Join("\n", lines) + "\n");
-  for (std::size_t r = 1; r < all.size(); ++r) {
-    if (all[r] == all[0]) continue;
-    const auto differs = std::mismatch(all[r].begin(), all[r].end(), all[0].begin(), all[0].end());
-    const auto at = static_cast<std::size_t>(differs.first - all[r].begin());
-    const std::size_t line = at == 0 ? 0 : all[0].rfind('\n', at - 1) + 1;
-    fail(Code::kInvalidArgument,
-         "rank {} has {}, rank 0 has {}: build the same model on every rank", r,
-         first_line(std::string_view(all[r]).substr(line)),
-         first_line(std::string_view(all[0]).substr(line)));
-  }
 }
 
 void broadcast(Transport& world, std::span<const NamedTensor> tensors) {

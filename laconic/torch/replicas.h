@@ -14,9 +14,6 @@ std::string describe(const char* what, const NamedTensor& one);
 
 // All of these are collective.
 
-// `lines` describe this rank's model. Throws Error(kInvalidArgument), the same on every rank,
-// with the first line that is not rank 0's, both ways.
-void check_same_model(Transport& world, std::span<const std::string> lines);
 // Dense CPU tensors become rank 0's, in one exchange.
 void broadcast(Transport& world, std::span<const NamedTensor> tensors);
 // Floating-point tensors become their mean, added in double in the order of ranks, others rank 0's;

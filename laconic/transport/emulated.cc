@@ -52,6 +52,7 @@ class Emulated final : public Wrapper {
   Blocks arrive() override {
     flight_.check_arrive();
     const Blocks stamps = inner().arrive();
+    check_block_size(stamps, sizeof(Stamp));
     Stamp latest{};
     for (int r = 0; r < size(); ++r) {
       Stamp stamp;

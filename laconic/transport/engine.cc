@@ -44,6 +44,14 @@ std::size_t block_bytes(const Exchange& exchange, std::size_t bytes, int ranks) 
   return bytes / count;
 }
 
+void check_block_size(const Blocks& blocks, std::size_t expected) {
+  if (blocks.block_size() != expected)
+    fail(Code::kCorrupt,
+         "the transport delivered blocks of {} bytes, {} are expected: see whether all ranks run "
+         "the same version, and what the transport does with messages",
+         blocks.block_size(), expected);
+}
+
 const char* name(Kind kind) noexcept {
   switch (kind) {
     case Kind::kAllToAll: return "all-to-all";

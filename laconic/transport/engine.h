@@ -10,7 +10,7 @@
 
 #include "laconic/transport/transport.h"
 
-// What the engines share. Not installed.
+// For those who write an engine or a wrapper: what all of them need.
 namespace laconic {
 
 // A wrapper may post one exchange of its own beside each of the caller's, so an engine has room for
@@ -31,6 +31,10 @@ struct Flight {
 // The bytes that one rank gets from another. Throws Error(kInvalidArgument) when the ranks do not
 // divide `bytes` or the root is not a rank.
 std::size_t block_bytes(const Exchange& exchange, std::size_t bytes, int ranks);
+
+// Throws Error(kCorrupt) with both sizes unless the blocks have `expected` bytes: a broken engine
+// must not make its caller read beyond what arrived.
+void check_block_size(const Blocks& blocks, std::size_t expected);
 
 const char* name(Kind kind) noexcept;
 

@@ -17,9 +17,15 @@ namespace {
 
 using mpi::check;
 
-// While it lives, errors that belong to no communicator are returned: where the standard lets MPI
-// report a failed request (MPICH does), it would end the program otherwise. MPI-3 asks
-// MPI_COMM_WORLD, MPI-4 MPI_COMM_SELF.
+// While it lives, errors that belong to no communicator are returned: there MPI may report a failed
+// request, and would end the program otherwise. MPI-3 asks MPI_COMM_WORLD, MPI-4 MPI_COMM_SELF, and
+// they are the caller's, so it lives for one wait only; Open MPI asks the request's communicator,
+// which is ours.
+#ifdef OPEN_MPI
+struct ErrorsReturn {
+  ErrorsReturn() noexcept {}
+};
+#else
 class ErrorsReturn {
  public:
   ErrorsReturn() noexcept {
@@ -41,6 +47,7 @@ class ErrorsReturn {
   const std::array<MPI_Comm, 2> comms_{MPI_COMM_WORLD, MPI_COMM_SELF};
   std::array<MPI_Errhandler, 2> before_{};
 };
+#endif
 
 // What each piece of a message says about its exchange, within the 15 bits that every MPI grants a
 // tag: so ranks that make different calls are told, not mixed up.
@@ -98,8 +105,8 @@ struct Slot {
 class Mpi final : public Transport {
  public:
   // Takes `comm` over.
-  Mpi(MPI_Comm comm, const MpiConfig& config, std::uint64_t host, std::optional<Names> names = {})
-      : comm_(comm), config_(config), host_(host) {
+  Mpi(MPI_Comm comm, const MpiConfig& config, std::optional<Names> names = {})
+      : comm_(comm), config_(config) {
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
@@ -161,13 +168,21 @@ class Mpi final : public Transport {
 
   std::unique_ptr<Transport> split(int color) override {
     flight_.check_split(color);
-    const std::vector<int> colors = gather(color);  // says who is missing
+    const std::vector<int> colors = gather(color);
     std::vector<int> members;
     for (int r = 0; r < size_; ++r)
       if (colors[static_cast<std::size_t>(r)] == color) members.push_back(r);
-    MPI_Comm part = MPI_COMM_NULL;
-    guarded([&] { part = mpi::split(comm_, color, rank_, config_.timeout); });
-    return std::make_unique<Mpi>(part, config_, host_, names_.part(members));
+    MPI_Comm made = MPI_COMM_NULL;
+    when_all_are_here([&] { made = mpi::split(comm_, color, rank_); });
+    auto part = std::make_unique<Mpi>(made, config_, names_.part(members));
+    part->host_ = host_;
+    return part;
+  }
+
+  // Collective, before anything else: exchanges are counted from here.
+  void find_host() {
+    when_all_are_here([&] { host_ = mpi::find_host(comm_); });
+    flight_ = {};
   }
 
  private:
@@ -181,6 +196,14 @@ class Mpi final : public Transport {
       error_.emplace(error);
       throw;
     }
+  }
+
+  // For work that waits in MPI for every rank, without a deadline: a roll call, which has one and
+  // names who is missing, comes right before. Only a rank that ends in between can still be missed.
+  template <typename Work>
+  void when_all_are_here(Work work) {
+    gather(rank_);
+    guarded(work);
   }
 
   std::size_t peers_from(const Exchange& exchange) const {
@@ -258,6 +281,7 @@ class Mpi final : public Transport {
   }
 
   void finish(const Slot& slot, Requests& requests, const char* verb) {
+    const ErrorsReturn errors_return;
     std::size_t done = 0;
     const auto all_done = [&] {
       done += complete_some(slot, requests, &requests == &slot.receives);
@@ -275,7 +299,6 @@ class Mpi final : public Transport {
     if (statuses_.size() < size) statuses_.resize(size);
     if (indices_.size() < size) indices_.resize(size);
     int count = 0;
-    const ErrorsReturn errors_return;
     const int code = MPI_Testsome(static_cast<int>(size), requests.handles.data(), &count,
                                   indices_.data(), statuses_.data());
     if (code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
@@ -336,7 +359,7 @@ class Mpi final : public Transport {
 
   MPI_Comm comm_;
   const MpiConfig config_;
-  const std::uint64_t host_;
+  std::uint64_t host_ = 0;
   int rank_ = 0, size_ = 0;
   Names names_{0};
   Flight flight_;
@@ -356,8 +379,9 @@ std::unique_ptr<Transport> make_mpi(MPI_Comm comm, const MpiConfig& config) {
     fail(Code::kInvalidArgument, "largest_message is {} bytes, it must be from 1 to {}",
          config.largest_message, std::numeric_limits<int>::max());
   mpi::check_environment();
-  const MPI_Comm own = mpi::duplicate(comm, config.timeout);
-  return std::make_unique<Mpi>(own, config, mpi::find_host(own, config.timeout));
+  auto world = std::make_unique<Mpi>(mpi::duplicate(comm, config.timeout), config);
+  world->find_host();
+  return world;
 }
 
 }  // namespace laconic

@@ -1,30 +1,11 @@
 #include "laconic/transport/mpi_communicator.h"
 
 #include <array>
-#include <future>
-#include <thread>
 
 #include "laconic/core/error.h"
 #include "laconic/transport/engine.h"
 
 namespace laconic::mpi {
-namespace {
-
-// Work that waits in MPI, which gives it no deadline: done by a thread of its own, which is left
-// behind when the time is over.
-template <typename Work>
-auto in_time(const char* call, std::chrono::milliseconds timeout, Work work) {
-  std::packaged_task<decltype(work())()> task(std::move(work));
-  auto outcome = task.get_future();
-  std::thread(std::move(task)).detach();
-  if (outcome.wait_for(timeout) != std::future_status::ready)
-    fail(Code::kTimeout, "{} did not end within {} ms: see whether all ranks live", call,
-         timeout.count());
-  return outcome.get();
-}
-
-}  // namespace
-
 void check(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
   std::array<char, MPI_MAX_ERROR_STRING> text{};
@@ -67,25 +48,21 @@ MPI_Comm duplicate(MPI_Comm comm, std::chrono::milliseconds timeout) {
   return copy;
 }
 
-MPI_Comm split(MPI_Comm comm, int color, int rank, std::chrono::milliseconds timeout) {
-  return in_time("MPI_Comm_split", timeout, [comm, color, rank] {
-    MPI_Comm made = MPI_COMM_NULL;
-    check(MPI_Comm_split(comm, color, rank, &made), "MPI_Comm_split");
-    return made;
-  });
+MPI_Comm split(MPI_Comm comm, int color, int rank) {
+  MPI_Comm part = MPI_COMM_NULL;
+  check(MPI_Comm_split(comm, color, rank, &part), "MPI_Comm_split");
+  return part;
 }
 
-std::uint64_t find_host(MPI_Comm comm, std::chrono::milliseconds timeout) {
-  return in_time("MPI_Comm_split_type", timeout, [comm] {
-    int rank = 0, smallest = 0;
-    MPI_Comm domain = MPI_COMM_NULL;
-    check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
-    check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &domain),
-          "MPI_Comm_split_type");
-    check(MPI_Allreduce(&rank, &smallest, 1, MPI_INT, MPI_MIN, domain), "MPI_Allreduce");
-    MPI_Comm_free(&domain);
-    return static_cast<std::uint64_t>(smallest);
-  });
+std::uint64_t find_host(MPI_Comm comm) {
+  int rank = 0, smallest = 0;
+  MPI_Comm domain = MPI_COMM_NULL;
+  check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &domain),
+        "MPI_Comm_split_type");
+  check(MPI_Allreduce(&rank, &smallest, 1, MPI_INT, MPI_MIN, domain), "MPI_Allreduce");
+  MPI_Comm_free(&domain);
+  return static_cast<std::uint64_t>(smallest);
 }
 
 }  // namespace laconic::mpi

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "laconic/core/error.h"
+#include "laconic/transport/engine.h"
 
 namespace laconic {
 namespace {
@@ -16,6 +17,7 @@ void collect(Transport& transport, const Exchange& exchange, std::span<const std
          transport.size(), block, wanted);
   transport.post(exchange, in);
   const Blocks blocks = transport.arrive();
+  check_block_size(blocks, block);
   if (block != 0)
     for (int r = 0; r < transport.size(); ++r)
       std::memcpy(out.data() + static_cast<std::size_t>(r) * block, blocks[r].data(), block);
@@ -45,6 +47,7 @@ void Transport::broadcast(std::span<std::byte> bytes, int root) {
     fail(Code::kInvalidArgument, "root {} is not a rank of a group of {}", root, size());
   post({.kind = Kind::kBroadcast, .root = root}, bytes);
   const Blocks blocks = arrive();
+  check_block_size(blocks, bytes.size());
   if (rank() != root && !bytes.empty())
     std::memcpy(bytes.data(), blocks[root].data(), bytes.size());
   retire();

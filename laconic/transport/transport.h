@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "laconic/core/buffer.h"
@@ -72,14 +73,15 @@ class Transport {
   void all_gather(std::span<const std::byte> in, std::span<std::byte> out);
   void broadcast(std::span<std::byte> bytes, int root);
 
-  // What each rank says, in their order. `all` keeps its memory from call to call.
+  // Gathers the values of every rank, in rank order. `all` keeps its memory from call to call.
   template <typename T>
+  requires std::is_trivially_copyable_v<T>
   void gather(std::span<const T> mine, std::vector<T>& all) {
     all.resize(mine.size() * static_cast<std::size_t>(size()));
     all_gather(std::as_bytes(mine), std::as_writable_bytes(std::span(all)));
   }
   template <typename T>
-  std::vector<T> gather(const T& mine) {
+  requires std::is_trivially_copyable_v<T> std::vector<T> gather(const T& mine) {
     std::vector<T> all;
     gather(std::span(&mine, 1), all);
     return all;

@@ -91,14 +91,14 @@ class Group:
         copy = given if kind == ALL_GATHER and size else None
         self._flight.append((work, out, copy, False))
 
-    def arrive(self) -> tuple[int, int]:
+    def arrive(self) -> int:
         work, out, copy, own = self._flight.popleft()
         if work is not None:
             self._wait(work)
         self._give_back(copy)
         self._give_back(self._arrived)
         self._arrived = None if own else out
-        return out.data_ptr(), out.numel() // self.size
+        return out.data_ptr()
 
     def split(self, color: int) -> Group:
         colors = self.gather(torch.tensor([color]))[:, 0].tolist()

@@ -4,6 +4,7 @@
 
 #include "laconic/transport/faulty.h"
 #include "tests/support/means.h"
+#include "tests/support/short_transport.h"
 #include "tests/support/thrown.h"
 
 namespace laconic::testing {
@@ -72,6 +73,28 @@ TEST_P(MeanFaults, AFlippedBitIsCorruptWhereItArrivesAndEndsTheOthers) {
       },
       options());
   EXPECT_TRUE(seen > 0 || !ranks_are_threads());
+}
+
+TEST_P(MeanFaults, BlocksThatArriveTooShortAreCorruptAndNotRead) {
+  if (!setting().exchanges()) GTEST_SKIP() << "nothing is posted";
+  run_ranks(
+      setting().ranks,
+      [](Transport& world) {
+        bool armed = false;
+        ShortTransport broken(world, &armed);
+        const Nodes nodes = make_nodes(broken, setting().per_node);
+        Pool pool(1);
+        const auto mean = make_mean(setting().config(kElements), nodes, pool);
+        auto values = values_of(world.rank(), 0, kElements);
+        mean->reduce(values);
+        armed = world.rank() == world.size() - 1;
+        const auto error = thrown([&] { mean->reduce(values); });
+        if (armed)
+          expect_says(error, Code::kCorrupt, {"delivered blocks of", "are expected"});
+        else if (error)  // the others may have all they need before the last one gives up
+          expect_says(error, Code::kTimeout, {"rank"});
+      },
+      options());
 }
 
 TEST_P(MeanFaults, ARankThatDiesEndsTheOthers) {

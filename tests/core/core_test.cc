@@ -189,6 +189,17 @@ TEST(Error, NamesEveryCode) {
   EXPECT_STREQ(name(Code::kTimeout), "timeout");
   EXPECT_STREQ(name(Code::kCorrupt), "corrupt data");
   EXPECT_STREQ(name(Code::kUnavailable), "unavailable");
+  EXPECT_STREQ(name(Code::kFile), "file");
+  EXPECT_STREQ(name(Code::kMismatch), "replicas differ");
+  EXPECT_STREQ(name(Code::kInternal), "internal");
+}
+
+TEST(Error, FindsEveryCodeByItsName) {
+  for (const Code code : {Code::kInvalidArgument, Code::kTransport, Code::kTimeout, Code::kCorrupt,
+                          Code::kUnavailable, Code::kFile, Code::kMismatch, Code::kInternal})
+    EXPECT_EQ(code_named(name(code)), code);
+  EXPECT_EQ(code_named("unknown"), std::nullopt);
+  EXPECT_EQ(code_named(""), std::nullopt);
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 
 namespace laconic::fuzz {
 
-// One rank of a group whose other ranks say what the input says: what this rank says itself, with
-// bytes changed, sealed anew or not.
+// One rank of a group whose other ranks send what the input says: what this rank sends itself, with
+// bytes changed, sealed anew or not. Blocks may also arrive too short.
 class HostileTransport : public Transport {
  public:
   struct Group {
@@ -43,13 +43,16 @@ class HostileTransport : public Transport {
         posted.bytes.begin() +
         static_cast<std::ptrdiff_t>(parts == 1 ? 0 : static_cast<std::size_t>(rank_) * size);
     blocks_.assign(static_cast<std::size_t>(size_), {own, own + static_cast<std::ptrdiff_t>(size)});
+    std::size_t delivered = size;
+    for (int r = 0; r < size_; ++r)
+      if (r != rank_ && !group_.honest)
+        delivered = std::min(delivered, lie(blocks_[static_cast<std::size_t>(r)]));
     first_.clear();
-    for (int r = 0; r < size_; ++r) {
-      auto& block = blocks_[static_cast<std::size_t>(r)];
-      if (r != rank_ && !group_.honest) lie(block);
+    for (auto& block : blocks_) {
+      if (delivered < size) block = std::vector(block.data(), block.data() + delivered);
       first_.push_back(block.data());
     }
-    return {first_.data(), size};
+    return {first_.data(), delivered};
   }
 
   std::unique_ptr<Transport> split(int) override {
@@ -60,20 +63,25 @@ class HostileTransport : public Transport {
   }
 
  private:
+  static constexpr unsigned kShort = 0xF9;
+
   struct Posted {
     Kind kind;
     std::vector<std::byte> bytes;
   };
 
-  void lie(std::vector<std::byte>& block) const {
+  // Returns how many bytes of it arrive.
+  std::size_t lie(std::vector<std::byte>& block) const {
     Input& lies = *group_.lies;
     const unsigned how = lies.byte();
-    if (how % 4 == 0 || block.empty()) return;
+    if (how % 4 == 0 || block.empty()) return block.size();
+    if (how >= kShort) return lies.number() % block.size();
     const std::size_t begin = how % 4 == 1 ? std::min(wire::kHeaderSize, block.size()) : 0;
     const std::size_t at = how % 8 < 4 ? begin : begin + lies.number() % (block.size() - begin + 1);
     const std::string bytes = lies.take(std::min(lies.number(), block.size() - at));
     std::memcpy(block.data() + at, bytes.data(), bytes.size());
     if (how % 4 < 3) seal(block);
+    return block.size();
   }
 
   // Where there is a header, the checksum fits again.

@@ -188,6 +188,8 @@ def wire():
     yield "negative-scale", start + lie(5, struct.pack("<f", -1.0), 24)
     yield "largest-scales", start + (lie(5, struct.pack("<f", 3.4e38) * 3, 24)) * 12
     yield "nothing", bytes([4]) + b"\0\0\0" + bytes(20)
+    for kind in range(8):
+        yield f"kind{kind}-short", bytes([kind]) + struct.pack("<H", 700) + b"\0" + b"\xff" + struct.pack("<H", 20)
 
 
 TARGETS = {"cifar10": cifar10, "checkpoint": checkpoint, "config": config, "idx": idx_seeds, "results": results, "safetensors": safetensors,

@@ -249,8 +249,10 @@ void record_random_sign(Golden& golden, Case& one) {
                 std::uint64_t{0xA5A5F00F12345679}, bits);
   golden.record(LACONIC_BOTH(ratio_to_bf16, "m", "b", "count", "out"), m, b, n, one.bf16());
   golden.record(LACONIC_BOTH(activity, "values", "count"), one.live(), n);
-  golden.record(LACONIC_BOTH(signs_to_floats, "bits", "active", "count", "out"), bits,
-                one.bytes((words + 7) / 8), n, one.floats());
+  const auto signs = one.floats();  // one by one: arguments are evaluated in any order
+  const auto some_active = one.bytes((words + 7) / 8);
+  golden.record(LACONIC_BOTH(signs_to_floats, "bits", "active", "count", "out"), bits, some_active,
+                n, signs);
   for (int ranks : {1, 3, 8}) {
     Arrays<std::uint8_t> votes, active;
     std::vector<const std::uint8_t*> vote_pointers, active_pointers;

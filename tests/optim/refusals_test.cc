@@ -90,7 +90,7 @@ TEST_P(OptimizerSuite, RefusesRanksThatDiffer) {
       expect_says(thrown([&] { make(world, odd); }), Code::kInvalidArgument, words);
     });
   };
-  refused({"rank " + other, "rank 0", "number of weights"},
+  refused({"rank " + other, "rank 0", "101 weights", "100 weights"},
           [](Transport& world, bool odd) { Training(config(), world, {}, odd ? 101 : 100); });
   refused({"rank " + other, "rank 0", "seed"}, [](Transport& world, bool odd) {
     OptimizerConfig config = OptimizerSuite::config();

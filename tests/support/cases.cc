@@ -18,6 +18,11 @@ float ordinary(std::mt19937& random) {
   return sum;
 }
 
+// `exponent` is drawn before the value, whatever the order in which a compiler evaluates arguments.
+float with_exponent(int exponent, std::mt19937& random) {
+  return std::ldexp(ordinary(random), exponent);
+}
+
 float edge(std::mt19937& random) {
   using Limits = std::numeric_limits<float>;
   static constexpr float kEdges[] = {0.0F,
@@ -64,8 +69,8 @@ void for_each(std::span<const Kind> kinds, FunctionRef<void(Case&)> check, std::
 float random_value(Kind kind, std::mt19937& random) {
   switch (kind) {
     case Kind::kOrdinary: break;
-    case Kind::kMixed: return std::ldexp(ordinary(random), static_cast<int>(random() % 81) - 40);
-    case Kind::kHuge: return std::ldexp(ordinary(random), static_cast<int>(random() % 90) + 36);
+    case Kind::kMixed: return with_exponent(static_cast<int>(random() % 81) - 40, random);
+    case Kind::kHuge: return with_exponent(static_cast<int>(random() % 90) + 36, random);
     case Kind::kTiny:
       return with_sign(random() % 4 == 0 ? 0.0F
                                          : std::bit_cast<float>(

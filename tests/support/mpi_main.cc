@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <cstdlib>
 
 #include "laconic/transport/mpi.h"
+#include "tests/support/failure_printer.h"
 #include "tests/support/ranks.h"
 
 namespace {
@@ -11,22 +11,6 @@ namespace {
 bool started_by_launcher() {
   return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMI_SIZE") != nullptr;
 }
-
-// Says only what fails: rank 0 prints the rest.
-class FailurePrinter : public testing::EmptyTestEventListener {
- public:
-  explicit FailurePrinter(int rank) : rank_(rank) {}
-
-  void OnTestPartResult(const testing::TestPartResult& result) override {
-    if (result.failed())
-      std::fprintf(stderr, "[rank %d] %s:%d: %s\n", rank_,
-                   result.file_name() ? result.file_name() : "?", result.line_number(),
-                   result.message());
-  }
-
- private:
-  int rank_;
-};
 
 int run_under_launcher(int argc, char** argv) {
   int level = 0, rank = 0, size = 0;
@@ -38,11 +22,7 @@ int run_under_launcher(int argc, char** argv) {
         MPI_COMM_WORLD, {.timeout = options.timeout, .largest_message = options.largest_message});
   });
   testing::InitGoogleTest(&argc, argv);
-  if (rank != 0) {
-    auto& listeners = testing::UnitTest::GetInstance()->listeners();
-    delete listeners.Release(listeners.default_result_printer());
-    listeners.Append(new FailurePrinter(rank));
-  }
+  if (rank != 0) laconic::FailurePrinter::install(rank);
   int failed = RUN_ALL_TESTS();
   MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_BOR, MPI_COMM_WORLD);
   MPI_Finalize();

@@ -11,6 +11,7 @@ namespace {
 struct Processes {
   int size = 0;  // 0: ranks are threads
   std::function<std::unique_ptr<Transport>(const RunOptions&)> make;
+  EngineLimits limits;
 };
 
 Processes& processes() {
@@ -38,8 +39,11 @@ std::vector<int> rank_counts() {
 
 bool ranks_are_threads() { return processes().size == 0; }
 
-void use_processes(int size, std::function<std::unique_ptr<Transport>(const RunOptions&)> make) {
-  processes() = {size, std::move(make)};
+const EngineLimits& engine_limits() { return processes().limits; }
+
+void use_processes(int size, std::function<std::unique_ptr<Transport>(const RunOptions&)> make,
+                   const EngineLimits& limits) {
+  processes() = {size, std::move(make), limits};
 }
 
 }  // namespace laconic

@@ -26,8 +26,16 @@ std::vector<int> rank_counts();
 // True when run_ranks starts threads, so that ranks share memory.
 bool ranks_are_threads();
 
+// Where the engine under test does less than Transport promises.
+struct EngineLimits {
+  bool allocates = false;       // in every exchange
+  bool trusts_lengths = false;  // does not find ranks that post different messages
+};
+const EngineLimits& engine_limits();
+
 // For the main of a program that a launcher started, before InitGoogleTest: `make` joins the group
 // of all processes.
-void use_processes(int size, std::function<std::unique_ptr<Transport>(const RunOptions&)> make);
+void use_processes(int size, std::function<std::unique_ptr<Transport>(const RunOptions&)> make,
+                   const EngineLimits& limits = {});
 
 }  // namespace laconic

@@ -68,6 +68,21 @@ TEST_P(Replicas, BuffersBecomeTheirMeanAndCountsThoseOfRankZero) {
   });
 }
 
+TEST_P(Replicas, AnExceptionOfTorchOnOneRankEndsConstructionOnAllAndIsNoFileError) {
+  run([](Transport& world) {
+    const auto grouping = [&](const std::string&, const ::torch::Tensor& tensor) {
+      if (world.rank() == world.size() - 1) tensor.reshape({-7});
+      return std::size_t{0};
+    };
+    const auto error = thrown([&] {
+      torch::DataParallel(
+          std::make_shared<Net>(0),
+          {.optimizer = plain_config(), .groups = {{.name = "all"}}, .grouping = grouping}, world);
+    });
+    expect_says(error, Code::kInternal, {"rank " + std::to_string(world.size() - 1), "-7"});
+  });
+}
+
 TEST_P(Replicas, DifferentModelsAreRefusedOnEveryRankWithBothShapes) {
   if (GetParam() == 1) return;
   run([](Transport& world) {

@@ -1,5 +1,5 @@
 // A program for mpirun: its last rank kills itself, every other says what it was told. With the
-// word "split" that is in the middle of a split, when it has told its color. Needs a launcher that
+// word "split" that is in the middle of a split, when it has sent its color. Needs a launcher that
 // lets the survivors live (Open MPI: --enable-recovery), and its output is the result: gtest and
 // MPI_Finalize want all ranks.
 

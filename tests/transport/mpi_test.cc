@@ -8,6 +8,18 @@
 #include "tests/support/ranks.h"
 #include "tests/transport/bytes.h"
 
+namespace {
+
+int handlers_set = 0;
+
+}  // namespace
+
+// Counts how often an error handler of a communicator is set that is not the transport's own.
+extern "C" int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler) {
+  if (comm == MPI_COMM_WORLD || comm == MPI_COMM_SELF) ++handlers_set;
+  return PMPI_Comm_set_errhandler(comm, handler);
+}
+
 namespace laconic {
 namespace {
 
@@ -85,6 +97,31 @@ TEST_F(MpiRanks, ARankThatNeverTakesIsNamed) {
 TEST_F(MpiRanks, ARankThatStaysOutOfASplitIsNamed) {
   leave_out_the_last([](Transport& t) { t.split(0); },
                      fmt::format("rank {} did not send", ranks() - 1));
+}
+
+TEST_F(MpiRanks, ARankThatGaveItsColorAndStaysOutOfTheSplitIsNamed) {
+  const std::string last = fmt::format("rank {} did not send exchange 1", ranks() - 1);
+  run_ranks(ranks(),
+            [&](Transport& t) {
+              if (t.rank() == t.size() - 1)
+                t.gather(0);
+              else
+                expect_says(thrown([&] { t.split(0); }), Code::kTimeout, {last});
+              MPI_Barrier(MPI_COMM_WORLD);
+            },
+            {.timeout = 300ms});
+}
+
+TEST_F(MpiRanks, AWaitLeavesTheErrorHandlersOfTheCallerAlone) {
+  int before = 0;
+  leave_out_the_last(
+      [&](Transport& t) {
+        t.post({.kind = Kind::kAllGather}, {});
+        before = handlers_set;
+        t.arrive();
+      },
+      "did not send");
+  EXPECT_LE(handlers_set - before, 4) << "set and set back, for two communicators";
 }
 
 TEST_F(MpiRanks, APieceMoreOrLessIsTold) {

@@ -8,6 +8,7 @@
 #include "laconic/transport/faulty.h"
 #include "laconic/transport/metered.h"
 #include "tests/support/ranks.h"
+#include "tests/support/short_transport.h"
 #include "tests/transport/bytes.h"
 
 namespace laconic {
@@ -183,6 +184,32 @@ TEST_P(Wrappers, FaultyChangesWhatArrivedHereAndNothingElse) {
             << k << " " << r;
       t->retire();
     }
+  });
+}
+
+TEST_P(Wrappers, BlocksThatArriveTooShortAreNotRead) {
+  run_ranks(ranks(), [](Transport& world) {
+    bool armed = true;
+    ShortTransport t(world, &armed);
+    const std::vector<std::byte> in(40 * static_cast<std::size_t>(t.size()));
+    std::vector<std::byte> out(in.size() * static_cast<std::size_t>(t.size()));
+    expect_says(thrown([&] { t.all_gather(in, out); }), Code::kCorrupt,
+                {fmt::format("{} bytes", in.size() - 1), fmt::format("{} are", in.size())});
+    t.retire();
+    expect_says(thrown([&] { t.all_to_all(in, std::span(out).first(in.size())); }), Code::kCorrupt,
+                {"39 bytes", "40 are expected"});
+    t.retire();
+    expect_says(thrown([&] { t.broadcast(std::span(out).first(30), 0); }), Code::kCorrupt,
+                {"29 bytes", "30 are expected"});
+    t.retire();
+    const auto emulated = make_emulated(t, std::make_shared<Network>(t.size(), 1, Link{}));
+    emulated->post({}, in);
+    expect_says(thrown([&] { emulated->arrive(); }), Code::kCorrupt, {"7 bytes", "8 are"});
+    armed = false;
+    t.arrive();
+    t.retire();
+    t.retire();
+    t.all_gather(in, out);
   });
 }
 

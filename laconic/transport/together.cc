@@ -1,8 +1,10 @@
-#include "laconic/checkpoint/together.h"
+#include "laconic/transport/together.h"
 
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <filesystem>
+#include <ios>
 #include <new>
 #include <span>
 #include <string_view>
@@ -12,7 +14,7 @@
 namespace laconic {
 namespace {
 
-// What a rank tells the others. No padding: it crosses the wire as it lies.
+// What a rank sends to the others. No padding: it crosses the wire as it lies in memory.
 struct Outcome {
   std::uint64_t result = 0;
   std::uint32_t failed = 0, code = 0;
@@ -35,8 +37,14 @@ Outcome outcome_of(FunctionRef<std::uint64_t()> work) {
     note(outcome, error.code(), error.what());
   } catch (const std::bad_alloc&) {
     note(outcome, Code::kUnavailable, "out of memory");
-  } catch (const std::exception& error) {
+  } catch (const std::filesystem::filesystem_error& error) {
     note(outcome, Code::kFile, error.what());
+  } catch (const std::ios_base::failure& error) {
+    note(outcome, Code::kFile, error.what());
+  } catch (const std::exception& error) {
+    note(outcome, Code::kInternal, error.what());
+  } catch (...) {  // the others must not wait for this rank
+    note(outcome, Code::kInternal, "an exception that is no std::exception");
   }
   return outcome;
 }
