@@ -12,7 +12,7 @@
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 bool is_text(std::int64_t token) { return token < kPadding || token >= kFirstMerge; }
@@ -181,4 +181,4 @@ std::shared_ptr<const Dataset> make_masked_dataset(const Tokenizer& tokenizer,
   return dataset;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

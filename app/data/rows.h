@@ -7,7 +7,7 @@
 
 #include "app/data/tokenizer.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 
 // Rows of tokens of any length, end to end in memory.
 class TokenRows {
@@ -30,4 +30,4 @@ class TokenRows {
   std::vector<std::size_t> ends_;
 };
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

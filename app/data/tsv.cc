@@ -15,7 +15,7 @@
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -202,4 +202,4 @@ std::shared_ptr<const Dataset> make_sentence_dataset(const Tokenizer& tokenizer,
   return std::make_shared<SentenceDataset>(tokenizer, sentences, config);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

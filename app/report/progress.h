@@ -8,7 +8,7 @@
 
 #include "app/report/metrics.h"
 
-namespace laconic::app {
+namespace laconic::app::report {
 
 struct ProgressConfig {
   std::FILE* out = stdout;
@@ -57,4 +57,4 @@ class Progress {
   bool open_ = false;  // a line that is rewritten stands on the terminal
 };
 
-}  // namespace laconic::app
+}  // namespace laconic::app::report

@@ -8,7 +8,7 @@
 #include "laconic/core/error.h"
 #include "laconic/optim/spelling.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 namespace {
 
 struct Row {
@@ -49,4 +49,4 @@ double tuned_lr(const std::string& model, Algorithm algorithm) {
   return row_of(model).lr[static_cast<std::size_t>(algorithm)];
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

@@ -5,7 +5,7 @@
 
 #include "laconic/optim/config.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 
 // What a run takes where nothing was said.
 struct Preset {
@@ -19,4 +19,4 @@ Preset preset_of(const std::string& model);
 // (docs/results.md says how).
 double tuned_lr(const std::string& model, Algorithm algorithm);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

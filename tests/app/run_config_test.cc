@@ -8,7 +8,7 @@
 #include "tests/checkpoint/scratch.h"
 #include "tests/support/refusal.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 namespace {
 
 using testing::refusal_of;
@@ -140,4 +140,4 @@ TEST(LearningRateOfARun, RisesAndFalls) {
 }
 
 }  // namespace
-}  // namespace laconic::app
+}  // namespace laconic::app::training
