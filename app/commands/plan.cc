@@ -21,15 +21,15 @@ constexpr const char* kExample =
     "--step-ms 90";
 
 struct Options {
-  std::string recipe, model, inter, intra, sweep, html;
-  std::int64_t parameters = 0, steps = 100'000;
+  std::string recipe, model, parameters, inter, intra, sweep, html;
+  std::int64_t steps = 100'000;
   int nodes = 0, per_node = 1, threads = 1;
   double step_ms = -1, backward = 2.0 / 3, memory_gb = 0, batch = 0;
   std::size_t bucket_elements = OptimizerConfig{}.bucket_elements;
   std::vector<std::string> optimizers = {"adamw", "one-bit-adam", "zero-one-adam", "birder"};
   bool json = false, shares_cores = false, bf16 = false, probe = false;
 
-  bool wants_cluster() const { return nodes != 0 || !model.empty() || parameters != 0; }
+  bool wants_cluster() const { return nodes != 0 || !model.empty() || !parameters.empty(); }
 };
 
 // What --probe found. Links and hosts only where a launcher started several ranks.
@@ -98,16 +98,13 @@ laconic::plan::Cluster cluster_of(const Options& options) {
 }
 
 laconic::plan::Work work_of(const Options& options) {
-  if (options.model.empty() && options.parameters == 0)
+  if (options.model.empty() && options.parameters.empty())
     fail(Code::kInvalidArgument, "give --model NAME or --params N, as in: {}", kExample);
   if (options.step_ms < 0)
     fail(Code::kInvalidArgument,
          "give --step-ms, the time of forward and backward on one rank, as in: {}", kExample);
-  if (options.parameters < 0)
-    fail(Code::kInvalidArgument, "--params {}: give at least 1, as in --params 110000000",
-         options.parameters);
-  return {.parameters = options.parameters > 0 ? static_cast<std::size_t>(options.parameters)
-                                               : plan::parameters_of(options.model),
+  return {.parameters = options.parameters.empty() ? plan::parameters_of(options.model)
+                                                   : parse_count(options.parameters, "--params"),
           .step_seconds = options.step_ms / 1e3,
           .backward_share = options.backward,
           .bucket_elements = options.bucket_elements,
@@ -206,7 +203,8 @@ void add_cluster_options(CLI::App& command, Options& options) {
 
 void add_work_options(CLI::App& command, Options& options) {
   auto* model = command.add_option("--model", options.model, "A model by name, e.g. bert-base");
-  command.add_option("--params", options.parameters, "Parameters of the model")->excludes(model);
+  command.add_option("--params", options.parameters, "Parameters of the model, e.g. 1.1e8 or 110M")
+      ->excludes(model);
   command.add_option("--step-ms", options.step_ms, "Forward and backward of one rank alone");
   command.add_option("--backward", options.backward, "The share of it that is backward")
       ->check(CLI::Range(0.0, 1.0));
