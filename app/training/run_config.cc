@@ -275,7 +275,7 @@ RunConfig resolved(RunConfig config) {
   set(config.optimizer, "algorithm", algorithm);
   if (config.steps == 0) config.steps = preset.steps;
   if (config.batch == 0) config.batch = preset.batch;
-  if (config.lr == 0) config.lr = tuned_lr(config.model.name, config.optimizer.algorithm);
+  if (config.lr == 0) config.lr = tuned_lr(config.model.name, algorithm);
   if (config.validate_every == 0)
     config.validate_every = std::max<std::int64_t>(1, config.steps / 10);
   if (config.out.empty())
