@@ -137,7 +137,7 @@ void set_speeds(const Options& options, bool probed, plan::Plan& plan) {
                     options.memory_gb));
   } else if (!probed) {
     plan.notes.push_back(
-        "coding speed: recorded on one core of the machine of bench/results/kernels.md; --probe "
+        "coding speed: recorded on one core of the machine of bench/results/kernels.json; --probe "
         "measures this one");
   }
   plan.scenario.speeds = plan.scenario.speeds.faster(times);
