@@ -85,9 +85,7 @@ class MaskedDataset final : public Dataset {
             Batch& out) const override {
     check_examples(examples, size(split));
     const auto length = static_cast<std::size_t>(shape_.length);
-    out.size = std::ssize(examples);
-    out.values.clear();
-    out.tokens.assign(examples.size() * length, kPadding);
+    start_rows(out, examples.size(), length);
     out.targets.assign(examples.size() * length, kIgnored);
     for (std::size_t i = 0; i < examples.size(); ++i) {
       const auto row = of(split)[examples[i]];

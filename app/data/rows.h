@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "app/data/dataset.h"
 #include "app/data/tokenizer.h"
 
 namespace laconic::app::data {
@@ -29,5 +30,13 @@ class TokenRows {
   std::vector<Token> tokens_;
   std::vector<std::size_t> ends_;
 };
+
+// Makes `out` a batch of `rows` rows of `length` tokens, all kPadding, without targets.
+inline void start_rows(Batch& out, std::size_t rows, std::size_t length) {
+  out.size = static_cast<std::int64_t>(rows);
+  out.values.clear();
+  out.tokens.assign(rows * length, kPadding);
+  out.targets.clear();
+}
 
 }  // namespace laconic::app::data
