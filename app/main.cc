@@ -11,13 +11,13 @@ int main(int argc, char** argv) {
       "diverged,\n"
       "5 replicas differ, 6 a --fail-if did not hold, 130 and 143 stopped by Ctrl-C and SIGTERM.");
   app.require_subcommand(1);
-  laconic::app::add_train(app);
-  laconic::app::add_compare(app);
-  laconic::app::add_eval(app);
-  laconic::app::add_report(app);
-  laconic::app::add_bench(app);
-  laconic::app::add_plan(app);
-  laconic::app::add_doctor(app);
+  laconic::app::commands::add_train(app);
+  laconic::app::commands::add_compare(app);
+  laconic::app::commands::add_eval(app);
+  laconic::app::commands::add_report(app);
+  laconic::app::commands::add_bench(app);
+  laconic::app::commands::add_plan(app);
+  laconic::app::commands::add_doctor(app);
   try {
     app.parse(argc, argv);
     return 0;

@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "laconic/core/error.h"
@@ -15,14 +17,21 @@ constexpr Unit kRates[] = {
     {"gbit", 1e9 / 8}, {"mbit", 1e6 / 8}, {"kbit", 1e3 / 8}, {"bit", 1.0 / 8}};
 constexpr Unit kTimes[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
 
-template <std::size_t n>
-double parse(const std::string& text, const Unit (&units)[n], const char* what,
-             const char* example) {
+constexpr Unit kCounts[] = {{"", 1}, {"K", 1e3}, {"M", 1e6}, {"B", 1e9}};
+
+// A number of 0 or more with a unit; nothing where it is none.
+std::optional<double> parsed(const std::string& text, std::span<const Unit> units) {
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
   if (end != text.c_str() && std::isfinite(number) && number >= 0)
     for (const auto& [name, factor] : units)
       if (std::string(end) == name) return number * factor;
+  return {};
+}
+
+double parse(const std::string& text, std::span<const Unit> units, const char* what,
+             const char* example) {
+  if (const auto value = parsed(text, units)) return *value;
   fail(Code::kInvalidArgument, "\"{}\" is not a {}: write it like {}", text, what, example);
 }
 
@@ -52,6 +61,18 @@ RateRange parse_sweep(const std::string& text) {
          "a sweep from {} to {}: the first must be lower, as in inter=100mbit..100gbit",
          rate_text(range.from), rate_text(range.to));
   return range;
+}
+
+std::size_t parse_count(const std::string& text, const char* option) {
+  constexpr double kMost = 1e15;            // of which doubles hold every whole number
+  constexpr double kRoundingError = 1e-12;  // relative, of "1.1M"
+  const double value = parsed(text, kCounts).value_or(0);
+  const double whole = std::round(value);
+  if (!(whole >= 1 && whole <= kMost && std::abs(value - whole) <= kRoundingError * whole))
+    fail(Code::kInvalidArgument,
+         "{} {}: give a whole number from 1 to 1e15, as in {} 110000000, 1.1e8 or 110M", option,
+         text, option);
+  return static_cast<std::size_t>(whole);
 }
 
 std::string rate_text(double bytes_per_second) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "laconic/transport/emulated.h"
@@ -15,6 +16,10 @@ struct RateRange {
   double from, to;
 };
 RateRange parse_sweep(const std::string& text);
+
+// A count: "110000000", "1.1e8" or "110M" (K, M, B: thousands, millions, billions). Throws
+// Error(kInvalidArgument) with right examples; `option` is named in it.
+std::size_t parse_count(const std::string& text, const char* option);
 
 // Bytes a second as "3.20 gbit/s"; seconds as "12 us".
 std::string rate_text(double bytes_per_second);

@@ -41,7 +41,7 @@ def fuzz(target, seconds):
     row = {"target": target, "seconds": last(r"Done \d+ runs in (\d+) second", ended.stderr) or seconds,
            "executions": last(r"number_of_executed_units:\s+(\d+)", ended.stderr), "coverage": last(r"cov: (\d+)", ended.stderr),
            "features": last(r" ft: (\d+)", ended.stderr), "seeds": len(list((SEEDS / target).iterdir())), "result": result}
-    print(record.table([row]).splitlines()[-1], flush=True)
+    print(", ".join(f"{name} {value}" for name, value in row.items()), flush=True)
     return row
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs the benchmarks and trainings and records them under bench/results/, with the command, the machine and the commit;
-then writes docs/results.md from all that is recorded.
+then writes docs/results.md and README's tables from all that is recorded.
 
     record.py [NAME...]      all of SUITES and of studies.py, or the named ones; run from the project's root after ./run build
 """
@@ -78,28 +78,11 @@ def record_of(name):
     return {**facts(), "runs": [{"command": "\n".join(dict.fromkeys(commands)), "rows": rows}]}
 
 
-def cell(value):
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def table(rows):
-    columns = list(dict.fromkeys(name for row in rows for name in row if not isinstance(row[name], (dict, list))))
-    lines = [columns, ["---"] * len(columns)] + [[cell(row.get(c, "")) for c in columns] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def markdown(name, record):
-    facts = "\n".join(f"- {key}: {value}" for key, value in {**record["machine"], "commit": record["commit"], "date": record["date"]}.items())
-    commands = "\n".join(run["command"] for run in record["runs"])
-    return f"# {name}\n\n{facts}\n\n```\n{commands}\n```\n\n{table([row for run in record['runs'] for row in run['rows']])}\n"
-
-
 def write(name, record):
     folder = pathlib.Path("bench/results")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
-    (folder / f"{name}.md").write_text(markdown(name, record))
-    print(folder / f"{name}.md")
+    print(folder / f"{name}.json")
 
 
 def main():
@@ -114,8 +97,8 @@ def main():
             print(f"record: {name} is left out: {error}")
             continue
         write(name, record)
-    pathlib.Path("docs/results.md").write_text(results_page.render(pathlib.Path("bench/results")))
-    print("docs/results.md")
+    results_page.write()
+    print("docs/results.md and README.md")
 
 
 if __name__ == "__main__":

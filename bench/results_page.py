@@ -1,8 +1,20 @@
-"""docs/results.md, written from what is recorded under bench/results/."""
+#!/usr/bin/env python3
+"""docs/results.md, and README's tables, written from what is recorded under bench/results/.
+
+    results_page.py             writes both
+    results_page.py --check     exits with 1 and the names of those that are not what the records say
+"""
 import json
+import re
 import statistics
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import papers
+import readme_tables
+
+ROOT = Path(__file__).resolve().parent.parent
 
 INTRO = """# Results
 
@@ -118,6 +130,32 @@ def advised(group):
     return dense if dense["predicted_seconds"] < 1.03 * coded["predicted_seconds"] else coded
 
 
+def settings(rows):
+    """The rows of each (model, ranks, rate); the first of them is AdamW's."""
+    groups = {}
+    for row in rows:
+        groups.setdefault((row["model"], row["ranks"], row["rate"]), []).append(row)
+    return groups
+
+
+def lost_by_advice(group):
+    """(the fastest row, the advised one, how much longer that takes)."""
+    best, named = min(group, key=lambda row: row["measured_seconds"]), advised(group)
+    return best, named, named["measured_seconds"] / best["measured_seconds"] - 1
+
+
+def auto_longer(group, row):
+    """How much longer `--exchange auto` takes than the better of exact and coded."""
+    return row["auto_seconds"] / min(group[0]["measured_seconds"], row["measured_seconds"]) - 1
+
+
+def forecast(rows):
+    errors = [abs(row["error"]) for row in rows]
+    groups = settings(rows).values()
+    return SimpleNamespace(median_error=statistics.median(errors), worst_error=max(errors), lost=max(lost_by_advice(group)[2] for group in groups),
+                           auto_longer=max(auto_longer(group, row) for group in groups for row in group if "auto_seconds" in row))
+
+
 def plan(rows):
     lines = [[row["model"], row["ranks"], row["rate"], row["optimizer"], f"{1e3 * row['compute_seconds']:.1f}", f"{1e3 * row['measured_seconds']:.1f}",
               f"{1e3 * row['predicted_seconds']:.1f}", f"{100 * row['error']:+.1f} %", "held out" if row["held_out"] else ""] for row in rows]
@@ -126,18 +164,15 @@ def plan(rows):
         found = [abs(row["error"]) for row in rows if row["held_out"] in held_out]
         return f"{100 * statistics.median(found):.1f} % (worst {100 * max(found):.1f} %)"
 
-    groups = {}
-    for row in rows:
-        groups.setdefault((row["model"], row["ranks"], row["rate"]), []).append(row)
     best, never_slower = [], []
-    for name, group in groups.items():
-        measured, named = min(group, key=lambda row: row["measured_seconds"]), advised(group)
-        best.append([*name, measured["optimizer"], named["optimizer"], f"{100 * (named['measured_seconds'] / measured['measured_seconds'] - 1):.1f} %"])
+    for name, group in settings(rows).items():
+        measured, named, lost = lost_by_advice(group)
+        best.append([*name, measured["optimizer"], named["optimizer"], f"{100 * lost:.1f} %"])
         for row in group:
             if "auto_seconds" in row:
-                exact, coded, auto = group[0]["measured_seconds"], row["measured_seconds"], row["auto_seconds"]
-                never_slower.append([*name, row["optimizer"], *(f"{1e3 * seconds:.1f}" for seconds in (exact, coded, auto)), "; ".join(row["auto_takes"]),
-                                     f"{100 * (auto / min(exact, coded) - 1):+.1f} %"])
+                times = (group[0]["measured_seconds"], row["measured_seconds"], row["auto_seconds"])
+                never_slower.append([*name, row["optimizer"], *(f"{1e3 * seconds:.1f}" for seconds in times), "; ".join(row["auto_takes"]),
+                                     f"{100 * auto_longer(group, row):+.1f} %"])
     wrong = sum(row["bytes"] != row["bytes_predicted"] for row in rows)
     return (f"Median error of the predicted step time over all {len(rows)} settings: {errors((True, False))}; over the held-out ones: {errors((True,))}. "
             f"Two numbers were fitted, on the others: a message costs {1e6 * rows[0]['message_seconds']:.0f} µs, and coding runs at {rows[0]['coding_factor']:.2f} of the probed speed. "
@@ -180,13 +215,54 @@ SECTIONS = (
 )
 
 
-def render(folder):
+def read(folder):
+    """The rows of each record, by its name."""
+    return {path.stem: [row for run in json.loads(path.read_text())["runs"] for row in run["rows"]] for path in sorted(folder.glob("*.json"))}
+
+
+def render(records):
     parts = [INTRO]
     for name, title, body in SECTIONS:
-        path = folder / f"{name}.json"
-        if path.exists():
-            rows = [row for run in json.loads(path.read_text())["runs"] for row in run["rows"]]
-            parts.append(f"## {title}\n\n{body(rows)}\n[{name}](../bench/results/{name}.md)\n")
+        if name in records:
+            parts.append(f"## {title}\n\n{body(records[name])}\n[{name}](../bench/results/{name}.json)\n")
         else:
             parts.append(f"## {title}\n\nNot recorded yet: `./run bench {name}`.\n")
     return "\n".join(parts)
+
+
+def between_marks(text, name, content):
+    """The text with what stands between the marks of `name` replaced."""
+    begin, end = f"<!-- {name}: written by bench/results_page.py -->\n", f"<!-- end of {name} -->"
+    found = re.sub(f"({re.escape(begin)}).*?({re.escape(end)})", lambda match: match[1] + content + match[2], text, flags=re.S)
+    if begin not in text or end not in text:
+        sys.exit(f"results_page: README.md has no marks of {name}")
+    return found
+
+
+def readme(text, records):
+    text = between_marks(text, "quality", readme_tables.quality(records, table))
+    return between_marks(text, "speed", readme_tables.speed(records, table, forecast(records["plan"])))
+
+
+def pages(root):
+    """{path: what it should hold}."""
+    records = read(root / "bench/results")
+    return {root / "docs/results.md": render(records), root / "README.md": readme((root / "README.md").read_text(), records)}
+
+
+def write(root=ROOT):
+    for path, text in pages(root).items():
+        path.write_text(text)
+
+
+def main():
+    if "--check" not in sys.argv:
+        return write()
+    stale = [str(path.relative_to(ROOT)) for path, text in pages(ROOT).items() if path.read_text() != text]
+    if stale:
+        print(f"{' and '.join(stale)}: not what bench/results says; run bench/results_page.py", file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,7 +2,7 @@
 
 #include "app/commands/commands.h"
 
-namespace laconic::app {
+namespace laconic::app::commands {
 
 void add_bench(CLI::App& app) {
   CLI::App* bench =
@@ -14,4 +14,4 @@ void add_bench(CLI::App& app) {
   add_bench_step(*bench);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

@@ -13,7 +13,7 @@
 #include "laconic/kernels/target.h"
 #include "laconic/kernels/update.h"
 
-namespace laconic::app {
+namespace laconic::app::commands {
 namespace {
 
 namespace k = kernels;
@@ -255,4 +255,4 @@ void add_bench_kernels(CLI::App& bench) {
   command->callback([options] { run(*options); });
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

@@ -11,7 +11,7 @@
 #include "laconic/torch/data_parallel.h"
 #include "laconic/transport/threads.h"
 
-namespace laconic::app {
+namespace laconic::app::commands {
 namespace {
 
 struct Options {
@@ -26,23 +26,23 @@ constexpr double kLr = 1e-3;
 // The loop that a LibTorch user writes for one machine.
 class PlainLoop {
  public:
-  explicit PlainLoop(std::shared_ptr<Network> model)
+  explicit PlainLoop(std::shared_ptr<models::Network> model)
       : model_(std::move(model)),
         adamw_(model_->parameters(), ::torch::optim::AdamWOptions(kLr).weight_decay(0)) {}
   void step(const ::torch::Tensor& inputs, const ::torch::Tensor& targets) {
     adamw_.zero_grad();
-    loss_of(model_->forward(inputs), targets).backward();
+    models::loss_of(model_->forward(inputs), targets).backward();
     adamw_.step();
   }
 
  private:
-  std::shared_ptr<Network> model_;
+  std::shared_ptr<models::Network> model_;
   ::torch::optim::AdamW adamw_;
 };
 
 class OurLoop {
  public:
-  OurLoop(std::shared_ptr<Network> model, Transport& world, int threads)
+  OurLoop(std::shared_ptr<models::Network> model, Transport& world, int threads)
       : model_(std::move(model)),
         parallel_(model_,
                   {.optimizer = {.algorithm = Algorithm::kAdamW, .threads = threads},
@@ -51,16 +51,16 @@ class OurLoop {
                   world) {}
   void step(const ::torch::Tensor& inputs, const ::torch::Tensor& targets) {
     parallel_.begin(kLr);
-    loss_of(model_->forward(inputs), targets).backward();
+    models::loss_of(model_->forward(inputs), targets).backward();
     parallel_.step();
   }
 
  private:
-  std::shared_ptr<Network> model_;
+  std::shared_ptr<models::Network> model_;
   torch::DataParallel parallel_;
 };
 
-double largest_difference(const Network& a, const Network& b) {
+double largest_difference(const models::Network& a, const models::Network& b) {
   double most = 0;
   const auto left = a.parameters(), right = b.parameters();
   for (std::size_t i = 0; i < left.size(); ++i)
@@ -71,16 +71,19 @@ double largest_difference(const Network& a, const Network& b) {
 void run(const Options& options, Transport& world) {
   const int threads = options.threads > 0 ? options.threads : cores();
   at::set_num_threads(threads);
-  DataConfig wanted;
+  data::DataConfig wanted;
   wanted.task = options.task;
   wanted.path = "generated";
-  const auto data = open_dataset(wanted);
-  Batch batch;
-  data->read(Split::kTrain,
-             examples_of(Order(data->size(Split::kTrain), 1), 1, 0, 1, options.batch), 0, batch);
-  const auto inputs = inputs_of(batch, data->shape()), targets = targets_of(batch, data->shape());
+  const auto data = data::open_dataset(wanted);
+  data::Batch batch;
+  data->read(
+      data::Split::kTrain,
+      data::examples_of(data::Order(data->size(data::Split::kTrain), 1), 1, 0, 1, options.batch), 0,
+      batch);
+  const auto inputs = models::inputs_of(batch, data->shape()),
+             targets = models::targets_of(batch, data->shape());
   const auto make = [&] {
-    auto model = make_model({.name = options.model, .dropout = 0}, data->shape(), 1);
+    auto model = models::make_model({.name = options.model, .dropout = 0}, data->shape(), 1);
     model->train();
     return model;
   };
@@ -142,4 +145,4 @@ void add_bench_loop(CLI::App& bench) {
   command->callback([options] { run_threads(1, [&](Transport& world) { run(*options, world); }); });
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

@@ -18,7 +18,7 @@
 #include "laconic/transport/metered.h"
 #include "laconic/transport/threads.h"
 
-namespace laconic::app {
+namespace laconic::app::commands {
 namespace {
 
 struct Options {
@@ -338,4 +338,4 @@ void add_bench_mean(CLI::App& bench) {
   command->callback([options, ranks] { run(*options, ranks->count() > 0); });
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

@@ -7,7 +7,7 @@
 #include "app/timing.h"
 #include "laconic/kernels/target.h"
 
-namespace laconic::app {
+namespace laconic::app::commands {
 
 Rows::Rows(std::size_t elements, int repeats, bool json)
     : elements_(elements),
@@ -64,4 +64,4 @@ void Rows::measure(const char* name, const char* limit, const std::vector<kernel
   std::fflush(stdout);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

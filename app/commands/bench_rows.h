@@ -8,7 +8,7 @@
 #include "laconic/core/parallel.h"
 #include "laconic/kernels/plain.h"
 
-namespace laconic::app {
+namespace laconic::app::commands {
 
 // A table of work against the plain loop that moves the same memory, both timed in turns; printed
 // row by row, or as one JSON array when this object goes.
@@ -29,4 +29,4 @@ class Rows {
   std::unique_ptr<nlohmann::json> rows_;
 };
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

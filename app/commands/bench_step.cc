@@ -6,7 +6,7 @@
 #include "laconic/optim/optimizer.h"
 #include "laconic/transport/threads.h"
 
-namespace laconic::app {
+namespace laconic::app::commands {
 namespace {
 
 namespace k = kernels;
@@ -97,4 +97,4 @@ void add_bench_step(CLI::App& bench) {
   command->callback([options] { run(*options); });
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <iterator>
 
-namespace laconic::app {
+namespace laconic::app::commands {
 
 std::vector<std::string> arguments() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
@@ -33,4 +33,4 @@ std::string command_line() {
   return line;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

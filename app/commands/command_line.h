@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace laconic::app {
+namespace laconic::app::commands {
 
 // This process's arguments, its name first.
 std::vector<std::string> arguments();
@@ -11,4 +11,4 @@ std::vector<std::string> arguments();
 // This process's command line as one could type it again.
 std::string command_line();
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

@@ -5,7 +5,7 @@ class App;
 }
 
 // Each adds one command to the command line; parsing it runs it.
-namespace laconic::app {
+namespace laconic::app::commands {
 
 void add_train(CLI::App& app);
 void add_compare(CLI::App& app);
@@ -19,4 +19,4 @@ void add_bench_step(CLI::App& bench);
 void add_doctor(CLI::App& app);
 void add_plan(CLI::App& app);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

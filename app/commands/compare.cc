@@ -14,7 +14,7 @@
 #include "app/training/launch.h"
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::commands {
 namespace {
 
 namespace fs = std::filesystem;
@@ -57,15 +57,15 @@ class Comparison {
   }
 
   void run() {
-    std::vector<std::vector<FinishedRun>> runs;
+    std::vector<std::vector<training::FinishedRun>> runs;
     for (const std::string& arm : arms_) {
       runs.emplace_back();
       for (int s = 0; s < options_.seeds; ++s) runs.back().push_back(run_one(arm, s));
     }
     if (!launcher_.speaks()) return;
     json arms = json::array();
-    for (const auto& one : runs) arms.push_back(summarize_arm(one));
-    add_times_to_baseline(arms, runs, 0);
+    for (const auto& one : runs) arms.push_back(training::summarize_arm(one));
+    training::add_times_to_baseline(arms, runs, 0);
     print(arms);
     write(arms);
     check(arms);
@@ -73,36 +73,38 @@ class Comparison {
 
  private:
   fs::path default_out() const {
-    RunConfig plain = base_;
+    training::RunConfig plain = base_;
     plain.out.clear();
-    return resolved(plain).out;
+    return training::resolved(plain).out;
   }
 
-  RunConfig config_of(const std::string& arm, int number) const {
-    RunConfig config;
-    for (const Assignment& one : given_) assign(config, one);
+  training::RunConfig config_of(const std::string& arm, int number) const {
+    training::RunConfig config;
+    for (const training::Assignment& one : given_) training::assign(config, one);
     config.arm = arm;
     config.seed += static_cast<std::uint32_t>(number);
-    config = resolved(std::move(config));
+    config = training::resolved(std::move(config));
     if (!base_.out.empty()) config.out = base_.out / fmt::format("{}-seed{}", arm, config.seed);
     return config;
   }
 
-  FinishedRun run_one(const std::string& arm, int number) {
-    const RunConfig config = config_of(arm, number);
-    FinishedRun finished{config.out.filename().string(), {}, {}};
+  training::FinishedRun run_one(const std::string& arm, int number) {
+    const training::RunConfig config = config_of(arm, number);
+    training::FinishedRun finished{config.out.filename().string(), {}, {}};
     if (launcher_.speaks()) fmt::print("== {}, seed {}\n", arm, config.seed);
     if (options_.resume && fs::exists(config.out / "summary.json")) {
-      finished.summary = json::parse(read_text(config.out / "summary.json"));
-      check_resumable(finished.summary.at("config").get<std::map<std::string, std::string>>(),
-                      to_text(config));
+      finished.summary = json::parse(report::read_text(config.out / "summary.json"));
+      training::check_resumable(
+          finished.summary.at("config").get<std::map<std::string, std::string>>(),
+          training::to_text(config));
     } else {
-      Outcome outcome = launcher_.run(
-          config, options_.resume || options_.overwrite ? Start::kOverwrite : Start::kFresh);
+      training::Outcome outcome =
+          launcher_.run(config, options_.resume || options_.overwrite ? training::Start::kOverwrite
+                                                                      : training::Start::kFresh);
       if (outcome.stopped_by != 0) throw Exit{kSignalBase + outcome.stopped_by};
       finished.summary = std::move(outcome.summary);
     }
-    if (launcher_.speaks()) finished.records = read_metrics(config.out / "metrics.jsonl");
+    if (launcher_.speaks()) finished.records = report::read_metrics(config.out / "metrics.jsonl");
     return finished;
   }
 
@@ -117,10 +119,12 @@ class Comparison {
           arm["optimizer"].get<std::string>(), number("final_loss_mean"),
           number("final_loss_spread"), number("final_metric_mean"), number("final_metric_spread"),
           number("bits_per_parameter_per_step"), arm["rounds"].get<std::int64_t>(),
-          human_bytes(number("bytes_sent_per_rank")), human_seconds(number("step_seconds")),
-          human_seconds(number("exposed_seconds")),
-          arm["seconds_to_baseline"].is_null() ? "not reached"
-                                               : human_seconds(number("seconds_to_baseline")));
+          report::human_bytes(number("bytes_sent_per_rank")),
+          report::human_seconds(number("step_seconds")),
+          report::human_seconds(number("exposed_seconds")),
+          arm["seconds_to_baseline"].is_null()
+              ? "not reached"
+              : report::human_seconds(number("seconds_to_baseline")));
     }
     fmt::print(
         "± is the standard deviation over {} seed(s); \"to baseline's\": within 1 % of {}'s last "
@@ -145,14 +149,14 @@ class Comparison {
                           {"torch", first["torch"]},
                           {"machine", machine()},
                           {"arms", arms}};
-    replace_text(base_.out / "summary.json", summary.dump(2) + "\n");
-    replace_text(base_.out / "report.html", render({base_.out}));
+    report::replace_text(base_.out / "summary.json", summary.dump(2) + "\n");
+    report::replace_text(base_.out / "report.html", report::render({base_.out}));
     fmt::print("{}\n", (base_.out / "report.html").string());
   }
 
   void check(const json& arms) const {
     bool failed = false;
-    for (const Gate& gate : gates_)
+    for (const training::Gate& gate : gates_)
       for (std::size_t i = 1; i < arms.size(); ++i)
         if (const std::string why = gate.violation(arms[i], arms[0]); !why.empty()) {
           fmt::print(stderr, "laconic: {}\n", why);
@@ -162,11 +166,11 @@ class Comparison {
   }
 
   const Options& options_;
-  std::vector<Assignment> given_;
+  std::vector<training::Assignment> given_;
   std::vector<std::string> arms_;
-  std::vector<Gate> gates_;
-  RunConfig base_;
-  Launcher launcher_;
+  std::vector<training::Gate> gates_;
+  training::RunConfig base_;
+  training::Launcher launcher_;
 };
 
 }  // namespace
@@ -204,4 +208,4 @@ void add_compare(CLI::App& app) {
   command->callback([options] { Comparison(*options).run(); });
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

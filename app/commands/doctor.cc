@@ -11,7 +11,7 @@
 #include "app/units.h"
 #include "laconic/kernels/target.h"
 
-namespace laconic::app {
+namespace laconic::app::commands {
 namespace {
 
 using nlohmann::json;
@@ -25,8 +25,8 @@ std::string joined(const std::vector<std::string>& words) {
 }
 
 json hardware() {
-  const MemorySpeed memory = measure_memory();
-  const plan::Speeds speeds = measure_speeds();
+  const plan::MemorySpeed memory = plan::measure_memory();
+  const laconic::plan::Speeds speeds = plan::measure_speeds();
   return {{"cpu", processor()},
           {"cores", cores()},
           {"cpu_features", processor_features()},
@@ -62,29 +62,29 @@ json network() {
 }
 
 json links(Transport& world) {
-  const auto hosts = hosts_of(world);
+  const auto hosts = plan::hosts_of(world);
   json all{{"ranks", world.size()}, {"hosts", json::array()}, {"links", json::array()}};
   std::vector<std::string> host_of(static_cast<std::size_t>(world.size()));
-  for (const Host& host : hosts) {
+  for (const plan::Host& host : hosts) {
     all["hosts"].push_back({{"name", host.name}, {"ranks", host.ranks}});
     for (const int rank : host.ranks) host_of[static_cast<std::size_t>(rank)] = host.name;
   }
-  const auto measured = measure_links(world, pairs_of(hosts));
+  const auto measured = plan::measure_links(world, plan::pairs_of(hosts));
   const auto name = [&](int rank) {
     return hosts.size() > 1 ? host_of[static_cast<std::size_t>(rank)]
                             : fmt::format("rank {}", rank);
   };
-  for (const PairLink& pair : measured)
+  for (const plan::PairLink& pair : measured)
     all["links"].push_back({{"one", name(pair.one)},
                             {"other", name(pair.other)},
                             {"latency_seconds", pair.link.latency_seconds},
                             {"bit_per_second", 8 * pair.link.bytes_per_second}});
   all["between"] = hosts.size() > 1 ? "hosts" : "ranks of one host";
   if (measured.empty()) return all;
-  const auto slowest =
-      std::min_element(measured.begin(), measured.end(), [](const PairLink& a, const PairLink& b) {
-        return a.link.bytes_per_second < b.link.bytes_per_second;
-      });
+  const auto slowest = std::min_element(measured.begin(), measured.end(),
+                                        [](const plan::PairLink& a, const plan::PairLink& b) {
+                                          return a.link.bytes_per_second < b.link.bytes_per_second;
+                                        });
   all["slowest"] = all["links"][static_cast<std::size_t>(slowest - measured.begin())];
   return all;
 }
@@ -185,4 +185,4 @@ void add_doctor(CLI::App& app) {
   command->callback([as_json] { run(*as_json); });
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

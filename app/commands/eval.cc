@@ -12,7 +12,7 @@
 #include "laconic/core/error.h"
 #include "laconic/transport/threads.h"
 
-namespace laconic::app {
+namespace laconic::app::commands {
 namespace {
 
 struct Options {
@@ -22,31 +22,32 @@ struct Options {
   bool json = false;
 };
 
-RunConfig config_of(const std::filesystem::path& file) {
+training::RunConfig config_of(const std::filesystem::path& file) {
   const auto metadata = SafetensorsFile(file).metadata();
   const auto text = metadata.find("config");
   if (text == metadata.end())
     fail(Code::kInvalidArgument,
          "{} was not written by laconic train: it does not say what it is of", file.string());
-  RunConfig config;
+  training::RunConfig config;
   for (const auto& one :
        nlohmann::json::parse(text->second).get<std::map<std::string, std::string>>())
-    if (!one.second.empty()) assign(config, one);
+    if (!one.second.empty()) training::assign(config, one);
   return config;
 }
 
 void run(const Options& options) {
   const auto file = options.folder / "model.safetensors";
-  RunConfig config = config_of(file);
+  training::RunConfig config = config_of(file);
   if (!options.data.empty()) config.data.path = options.data;
   at::set_num_threads(options.threads > 0 ? options.threads : cores());
-  const auto data = open_dataset(config.data);
-  const auto model = make_blank_model(config.model, data->shape());
-  read_model(file, *model, Names::kAll);
-  Quality quality;
-  run_threads(1,
-              [&](Transport& world) { quality = evaluate(*model, *data, 0, config.batch, world); });
-  const char* metric = metric_name(data->shape());
+  const auto data = data::open_dataset(config.data);
+  const auto model = models::make_blank_model(config.model, data->shape());
+  training::read_model(file, *model, training::Names::kAll);
+  training::Quality quality;
+  run_threads(1, [&](Transport& world) {
+    quality = training::evaluate(*model, *data, 0, config.batch, world);
+  });
+  const char* metric = training::metric_name(data->shape());
   if (options.json)
     fmt::print("{}\n", nlohmann::json{{"task", config.data.task},
                                       {"model", config.model.name},
@@ -76,4 +77,4 @@ void add_eval(CLI::App& app) {
   command->callback([options] { run(*options); });
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

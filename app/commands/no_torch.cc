@@ -4,7 +4,7 @@
 #include "laconic/core/error.h"
 
 // The commands that need LibTorch, where laconic was built without it.
-namespace laconic::app {
+namespace laconic::app::commands {
 namespace {
 
 void add_missing(CLI::App& app, const char* name, const char* help) {
@@ -32,4 +32,4 @@ void add_eval(CLI::App& app) {
   add_missing(app, "eval", "Evaluate a saved model (not in this build)");
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

@@ -13,7 +13,7 @@
 #include "app/units.h"
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::commands {
 namespace {
 
 constexpr const char* kExample =
@@ -21,46 +21,47 @@ constexpr const char* kExample =
     "--step-ms 90";
 
 struct Options {
-  std::string recipe, model, inter, intra, sweep, html;
-  std::int64_t parameters = 0, steps = 100'000;
+  std::string recipe, model, parameters, inter, intra, sweep, html;
+  std::int64_t steps = 100'000;
   int nodes = 0, per_node = 1, threads = 1;
   double step_ms = -1, backward = 2.0 / 3, memory_gb = 0, batch = 0;
   std::size_t bucket_elements = OptimizerConfig{}.bucket_elements;
   std::vector<std::string> optimizers = {"adamw", "one-bit-adam", "zero-one-adam", "birder"};
   bool json = false, shares_cores = false, bf16 = false, probe = false;
 
-  bool wants_cluster() const { return nodes != 0 || !model.empty() || parameters != 0; }
+  bool wants_cluster() const { return nodes != 0 || !model.empty() || !parameters.empty(); }
 };
 
 // What --probe found. Links and hosts only where a launcher started several ranks.
 struct Probe {
-  plan::Speeds speeds = {};
-  std::vector<Host> hosts = {};
+  laconic::plan::Speeds speeds = {};
+  std::vector<plan::Host> hosts = {};
   std::optional<Link> inter = {}, intra = {};
 };
 
 Probe probe(Transport& world) {
-  Probe found{.speeds = measure_speeds(), .hosts = hosts_of(world)};
-  const auto slowest = [](const std::vector<PairLink>& links) -> std::optional<Link> {
+  Probe found{.speeds = plan::measure_speeds(), .hosts = plan::hosts_of(world)};
+  const auto slowest = [](const std::vector<plan::PairLink>& links) -> std::optional<Link> {
     std::optional<Link> least;
-    for (const PairLink& pair : links)
+    for (const plan::PairLink& pair : links)
       if (!least || pair.link.bytes_per_second < least->bytes_per_second) least = pair.link;
     return least;
   };
-  if (found.hosts.size() > 1) found.inter = slowest(measure_links(world, pairs_of(found.hosts)));
+  if (found.hosts.size() > 1)
+    found.inter = slowest(plan::measure_links(world, plan::pairs_of(found.hosts)));
   if (found.hosts.front().ranks.size() > 1)
     found.intra = slowest(
-        measure_links(world, {{found.hosts.front().ranks[0], found.hosts.front().ranks[1]}}));
+        plan::measure_links(world, {{found.hosts.front().ranks[0], found.hosts.front().ranks[1]}}));
   return found;
 }
 
 // The launcher's ranks are the cluster, unless the options tell of another.
-void use(const Probe& found, Options& options, Plan& plan) {
+void use(const Probe& found, Options& options, plan::Plan& plan) {
   plan.scenario.speeds = found.speeds;
   plan.notes.push_back("coding speed: measured on one thread of this machine");
   if (found.hosts.empty()) return;
   const auto ranks = static_cast<int>(found.hosts.front().ranks.size());
-  for (const Host& host : found.hosts)
+  for (const plan::Host& host : found.hosts)
     if (static_cast<int>(host.ranks.size()) != ranks)
       fail(Code::kInvalidArgument, "{} has {} ranks, {} has {}: start equally many on each host",
            host.name, host.ranks.size(), found.hosts.front().name, ranks);
@@ -83,8 +84,8 @@ void use(const Probe& found, Options& options, Plan& plan) {
              found.intra, options.inter);
 }
 
-plan::Cluster cluster_of(const Options& options) {
-  plan::Cluster cluster{
+laconic::plan::Cluster cluster_of(const Options& options) {
+  laconic::plan::Cluster cluster{
       .nodes = options.nodes, .per_node = options.per_node, .inter = {}, .intra = {}};
   const auto link = [](const char* name, const std::string& text, bool needed) -> Link {
     if (!text.empty()) return parse_link(text);
@@ -96,17 +97,14 @@ plan::Cluster cluster_of(const Options& options) {
   return cluster;
 }
 
-plan::Work work_of(const Options& options) {
-  if (options.model.empty() && options.parameters == 0)
+laconic::plan::Work work_of(const Options& options) {
+  if (options.model.empty() && options.parameters.empty())
     fail(Code::kInvalidArgument, "give --model NAME or --params N, as in: {}", kExample);
   if (options.step_ms < 0)
     fail(Code::kInvalidArgument,
          "give --step-ms, the time of forward and backward on one rank, as in: {}", kExample);
-  if (options.parameters < 0)
-    fail(Code::kInvalidArgument, "--params {}: give at least 1, as in --params 110000000",
-         options.parameters);
-  return {.parameters = options.parameters > 0 ? static_cast<std::size_t>(options.parameters)
-                                               : parameters_of(options.model),
+  return {.parameters = options.parameters.empty() ? plan::parameters_of(options.model)
+                                                   : parse_count(options.parameters, "--params"),
           .step_seconds = options.step_ms / 1e3,
           .backward_share = options.backward,
           .bucket_elements = options.bucket_elements,
@@ -114,21 +112,22 @@ plan::Work work_of(const Options& options) {
 }
 
 // The shares of dense, coded and silent steps: a recipe's, or the defaults for so many steps.
-void set_schedules(const Options& options, Plan& plan) {
+void set_schedules(const Options& options, plan::Plan& plan) {
   if (!options.recipe.empty()) {
-    const plan::Recipe& recipe = plan::recipe(options.recipe);
+    const laconic::plan::Recipe& recipe = laconic::plan::recipe(options.recipe);
     plan.scenario.one_bit_adam = recipe.one_bit_adam();
     plan.scenario.zero_one_adam = recipe.zero_one_adam();
     plan.notes.push_back(fmt::format("steps of the recipe {}", recipe.name));
     return;
   }
-  plan.scenario.one_bit_adam = plan::default_rounds(Algorithm::kOneBitAdam, options.steps);
-  plan.scenario.zero_one_adam = plan::default_rounds(Algorithm::kZeroOneAdam, options.steps);
+  plan.scenario.one_bit_adam = laconic::plan::default_rounds(Algorithm::kOneBitAdam, options.steps);
+  plan.scenario.zero_one_adam =
+      laconic::plan::default_rounds(Algorithm::kZeroOneAdam, options.steps);
   plan.notes.push_back(
       fmt::format("a run of {} steps with the default schedules of each optimizer", options.steps));
 }
 
-void set_speeds(const Options& options, bool probed, Plan& plan) {
+void set_speeds(const Options& options, bool probed, plan::Plan& plan) {
   constexpr double kReferenceMemory = 20;  // GB/s of one core where the defaults were measured
   double times = options.threads;
   if (options.memory_gb > 0) {
@@ -138,14 +137,14 @@ void set_speeds(const Options& options, bool probed, Plan& plan) {
                     options.memory_gb));
   } else if (!probed) {
     plan.notes.push_back(
-        "coding speed: recorded on one core of the machine of bench/results/kernels.md; --probe "
+        "coding speed: recorded on one core of the machine of bench/results/kernels.json; --probe "
         "measures this one");
   }
   plan.scenario.speeds = plan.scenario.speeds.faster(times);
 }
 
-Plan make_plan(Options options, const std::optional<Probe>& found) {
-  Plan plan;
+plan::Plan make_plan(Options options, const std::optional<Probe>& found) {
+  plan::Plan plan;
   if (found) use(*found, options, plan);
   plan.model = options.model.empty() ? "model" : options.model;
   plan.scenario.cluster = cluster_of(options);
@@ -155,39 +154,39 @@ Plan make_plan(Options options, const std::optional<Probe>& found) {
   plan.batch = options.batch;
   set_schedules(options, plan);
   set_speeds(options, found.has_value(), plan);
-  plan.arms = compare(plan.scenario);
-  plan.best = best_exchanges(plan.arms);
-  plan.advice = advice(plan.scenario, plan.arms);
+  plan.arms = plan::compare(plan.scenario);
+  plan.best = plan::best_exchanges(plan.arms);
+  plan.advice = plan::advice(plan.scenario, plan.arms);
   if (!options.sweep.empty() || !options.html.empty()) {
     constexpr int kPoints = 41;
     const auto [from, to] =
         parse_sweep(options.sweep.empty() ? "inter=100mbit..400gbit" : options.sweep);
-    plan.sweep = sweep(plan.scenario, plan.best, from, to, kPoints);
+    plan.sweep = plan::sweep(plan.scenario, plan.best, from, to, kPoints);
   }
   return plan;
 }
 
-void write_page(const Plan& plan, const std::string& path) {
+void write_page(const plan::Plan& plan, const std::string& path) {
   std::ofstream file(path);
-  file << to_page(plan);
+  file << plan::to_page(plan);
   file.close();
   if (!file) fail(Code::kFile, "cannot write {}: is its folder there and writable?", path);
 }
 
 void show(const Options& options, const std::optional<Probe>& found) {
-  const Plan plan = make_plan(options, found);
+  const plan::Plan plan = make_plan(options, found);
   if (!options.html.empty()) write_page(plan, options.html);
-  options.json ? fmt::print("{}\n", to_json(plan).dump(2)) : print(plan);
+  options.json ? fmt::print("{}\n", plan::to_json(plan).dump(2)) : plan::print(plan);
 }
 
 void run(const Options& options) {
   if (!options.recipe.empty() && !options.wants_cluster()) {
-    const plan::Recipe& recipe = plan::recipe(options.recipe);
-    options.json ? fmt::print("{}\n", to_json(recipe).dump(2)) : print(recipe);
+    const laconic::plan::Recipe& recipe = laconic::plan::recipe(options.recipe);
+    options.json ? fmt::print("{}\n", plan::to_json(recipe).dump(2)) : plan::print(recipe);
     return;
   }
   if (!options.probe) return show(options, {});
-  if (!under_mpirun()) return show(options, Probe{.speeds = measure_speeds()});
+  if (!under_mpirun()) return show(options, Probe{.speeds = plan::measure_speeds()});
   run_under_mpi([&](MpiSession& mpi) {
     const Probe found = probe(mpi.world());
     if (mpi.world().rank() == 0) show(options, found);
@@ -204,7 +203,8 @@ void add_cluster_options(CLI::App& command, Options& options) {
 
 void add_work_options(CLI::App& command, Options& options) {
   auto* model = command.add_option("--model", options.model, "A model by name, e.g. bert-base");
-  command.add_option("--params", options.parameters, "Parameters of the model")->excludes(model);
+  command.add_option("--params", options.parameters, "Parameters of the model, e.g. 1.1e8 or 110M")
+      ->excludes(model);
   command.add_option("--step-ms", options.step_ms, "Forward and backward of one rank alone");
   command.add_option("--backward", options.backward, "The share of it that is backward")
       ->check(CLI::Range(0.0, 1.0));
@@ -254,11 +254,11 @@ void add_plan(CLI::App& app) {
   add_coding_options(*command, *options);
   command->add_option("--optimizers", options->optimizers, "Which, with commas between")
       ->delimiter(',')
-      ->check(CLI::IsMember(planned_optimizers()));
+      ->check(CLI::IsMember(plan::planned_optimizers()));
   command->add_option("--sweep", options->sweep, "Rates between nodes, inter=100mbit..100gbit");
   command->add_option("--html", options->html, "Also write a page with a plot to this file");
   command->add_flag("--json", options->json, "An object instead of a table");
   command->callback([options] { run(*options); });
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

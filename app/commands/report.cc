@@ -8,7 +8,7 @@
 #include "app/report/file.h"
 #include "app/report/html.h"
 
-namespace laconic::app {
+namespace laconic::app::commands {
 namespace {
 
 struct Options {
@@ -20,7 +20,7 @@ void run(const Options& options) {
   auto out = options.out;
   if (out.empty())
     out = options.folders.size() == 1 ? options.folders.front() / "report.html" : "report.html";
-  replace_text(out, render(options.folders));
+  report::replace_text(out, report::render(options.folders));
   fmt::print("{}\n", out.string());
 }
 
@@ -40,4 +40,4 @@ void add_report(CLI::App& app) {
   report->callback([options] { run(*options); });
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

@@ -4,13 +4,13 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::commands {
 
-std::vector<Assignment> RunOptions::assignments() const {
-  std::vector<Assignment> all;
-  if (!config.empty()) all = read_toml(config);
+std::vector<training::Assignment> RunOptions::assignments() const {
+  std::vector<training::Assignment> all;
+  if (!config.empty()) all = training::read_toml(config);
   all.insert(all.end(), options.begin(), options.end());
-  for (const std::string& one : set) all.push_back(parse_assignment(one));
+  for (const std::string& one : set) all.push_back(training::parse_assignment(one));
   return all;
 }
 
@@ -71,4 +71,4 @@ void add_run_options(CLI::App& command, RunOptions& options) {
       ->allow_extra_args(false);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

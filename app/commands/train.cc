@@ -12,7 +12,7 @@
 #include "laconic/checkpoint/checkpoint.h"
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::commands {
 namespace {
 
 struct Options {
@@ -22,21 +22,21 @@ struct Options {
 };
 
 // Both together begin anew where there is nothing to go on with.
-Start start_of(const Options& options, const std::filesystem::path& out) {
+training::Start start_of(const Options& options, const std::filesystem::path& out) {
   if (options.resume && (!options.overwrite || has_checkpoint(out / "checkpoint")))
-    return Start::kResume;
-  return options.overwrite ? Start::kOverwrite : Start::kFresh;
+    return training::Start::kResume;
+  return options.overwrite ? training::Start::kOverwrite : training::Start::kFresh;
 }
 
-std::pair<RunConfig, Start> planned(const Options& options) {
+std::pair<training::RunConfig, training::Start> planned(const Options& options) {
   const auto given = options.run.assignments();
-  RunConfig config;
-  for (const Assignment& one : given) assign(config, one);
+  training::RunConfig config;
+  for (const training::Assignment& one : given) training::assign(config, one);
   const bool ranks_given = config.ranks != 0;
-  config = resolved(std::move(config));
-  const Start start = start_of(options, config.out);
-  if (start == Start::kResume) {
-    config = resumed_config(config.out, given);
+  config = training::resolved(std::move(config));
+  const training::Start start = start_of(options, config.out);
+  if (start == training::Start::kResume) {
+    config = training::resumed_config(config.out, given);
     if (under_mpirun() && !ranks_given) config.ranks = 0;
   }
   return {config, start};
@@ -52,14 +52,14 @@ std::pair<RunConfig, Start> planned(const Options& options) {
   const auto given = std::ranges::find_if(
       words, [](const std::string& word) { return word.starts_with("--restarts"); });
   words.erase(given, given + (*given == "--restarts" ? 2 : 1));
-  throw Exit{run_with_restarts(words, {"--resume", "--overwrite"}, options.restarts)};
+  throw Exit{training::run_with_restarts(words, {"--resume", "--overwrite"}, options.restarts)};
 }
 
 void run(const Options& options) {
   if (options.restarts > 0) run_restarting(options);
   const auto [config, start] = planned(options);
-  Launcher launcher(command_line(), config.timeout);
-  const Outcome outcome = launcher.run(config, start);
+  training::Launcher launcher(command_line(), config.timeout);
+  const training::Outcome outcome = launcher.run(config, start);
   if (outcome.stopped_by != 0) {
     if (launcher.speaks())
       fmt::print(stderr, "laconic: stopped by signal {}; the same command with --resume goes on\n",
@@ -125,4 +125,4 @@ void add_train(CLI::App& app) {
   command->callback([options] { run(*options); });
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::commands

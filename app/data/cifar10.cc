@@ -3,7 +3,7 @@
 #include "app/data/files.h"
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -42,4 +42,4 @@ std::pair<Images, Images> read_cifar10(const fs::path& directory) {
   return {std::move(train), std::move(validation)};
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

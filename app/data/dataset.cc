@@ -18,7 +18,7 @@
 #include "laconic/core/error.h"
 #include "laconic/optim/spelling.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 using Opened = std::shared_ptr<const Dataset>;
@@ -230,4 +230,4 @@ std::vector<std::int64_t> examples_of(const Order& order, std::int64_t step, int
   return examples;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

@@ -7,7 +7,7 @@
 #include <vector>
 
 // Data without torch: examples come out as plain vectors.
-namespace laconic::app {
+namespace laconic::app::data {
 
 enum class Split : std::uint8_t { kTrain, kValidation };
 
@@ -97,4 +97,4 @@ class Order {
 std::vector<std::int64_t> examples_of(const Order& order, std::int64_t step, int rank, int ranks,
                                       std::int64_t batch);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

@@ -2,7 +2,7 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 
 void check_examples(std::span<const std::int64_t> examples, std::int64_t size) {
   for (const std::int64_t example : examples)
@@ -17,4 +17,4 @@ std::string with_commas(std::int64_t number) {
   return text;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

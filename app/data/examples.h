@@ -7,7 +7,7 @@
 #include "laconic/core/random.h"
 
 // What all datasets share: randomness keyed by position, the check of numbers, numbers for people.
-namespace laconic::app {
+namespace laconic::app::data {
 
 enum class Purpose : std::uint32_t {
   kOrder,
@@ -39,4 +39,4 @@ void check_examples(std::span<const std::int64_t> examples, std::int64_t size);
 
 std::string with_commas(std::int64_t number);  // 60000: "60,000"
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

@@ -11,7 +11,7 @@
 
 #include "laconic/checkpoint/file.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -68,4 +68,4 @@ void write_file(const fs::path& path, std::string_view bytes) {
   }
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

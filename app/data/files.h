@@ -7,7 +7,7 @@
 
 // Files as data sets need them. What cannot be read or written is Error(kFile) with the path and
 // what the system said.
-namespace laconic::app {
+namespace laconic::app::data {
 
 // "--data generated": made on the spot, without files.
 inline constexpr std::string_view kGenerated = "generated";
@@ -20,4 +20,4 @@ std::vector<std::filesystem::path> files_in(const std::filesystem::path& directo
 // Whole or not at all, whoever else writes the same file. Makes its directory.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

@@ -8,7 +8,7 @@
 
 #include "app/data/examples.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 constexpr std::int64_t kTrainImages = 4096, kValidationImages = 1024;
@@ -148,4 +148,4 @@ std::string generated_text() {
   return text;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

@@ -8,7 +8,7 @@
 #include "app/data/tsv.h"
 
 // Small data that can be learnt, without files. The same on every machine and for every seed.
-namespace laconic::app {
+namespace laconic::app::data {
 
 // Training and validation images: of each class a blurred pattern, in each image moved a little,
 // mixed with some of another class's, and noisy.
@@ -19,4 +19,4 @@ std::vector<Sentence> generated_sentences(Split split);
 
 std::string generated_text();  // all generated sentences, one a line
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

@@ -7,7 +7,7 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -134,4 +134,4 @@ Images read_idx_images(const fs::path& directory, const std::string& prefix) {
   return images;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

@@ -9,7 +9,7 @@
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 // (pixel - mean) * factor: no multiply-add to fuse, so the same bits on every machine.
@@ -130,4 +130,4 @@ std::shared_ptr<const Dataset> make_image_dataset(Images train, Images validatio
   return std::make_shared<ImageDataset>(std::move(train), std::move(validation), style, config);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

@@ -8,7 +8,7 @@
 
 #include "app/data/dataset.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 
 // Images as files hold them: bytes, [n, channels, height, width], one label each.
 struct Images {
@@ -34,4 +34,4 @@ inline constexpr std::uint8_t kImageClasses = 10;  // of fashion-mnist and cifar
 std::shared_ptr<const Dataset> make_image_dataset(Images train, Images validation, ImageStyle style,
                                                   const DataConfig& config);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

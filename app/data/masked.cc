@@ -12,7 +12,7 @@
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 bool is_text(std::int64_t token) { return token < kPadding || token >= kFirstMerge; }
@@ -85,9 +85,7 @@ class MaskedDataset final : public Dataset {
             Batch& out) const override {
     check_examples(examples, size(split));
     const auto length = static_cast<std::size_t>(shape_.length);
-    out.size = std::ssize(examples);
-    out.values.clear();
-    out.tokens.assign(examples.size() * length, kPadding);
+    start_rows(out, examples.size(), length);
     out.targets.assign(examples.size() * length, kIgnored);
     for (std::size_t i = 0; i < examples.size(); ++i) {
       const auto row = of(split)[examples[i]];
@@ -181,4 +179,4 @@ std::shared_ptr<const Dataset> make_masked_dataset(const Tokenizer& tokenizer,
   return dataset;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

@@ -7,7 +7,7 @@
 #include "app/data/dataset.h"
 #include "app/data/tokenizer.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 
 // Sentences without labels: all of one or more paths, each read_sentences' directory, kGenerated,
 // or a text, whose lines that are not blank count as sentences.
@@ -24,4 +24,4 @@ std::shared_ptr<const Dataset> make_masked_dataset(const Tokenizer& tokenizer,
                                                    const PlainSentences& sentences,
                                                    const DataConfig& config);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

@@ -5,9 +5,10 @@
 #include <span>
 #include <vector>
 
+#include "app/data/dataset.h"
 #include "app/data/tokenizer.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 
 // Rows of tokens of any length, end to end in memory.
 class TokenRows {
@@ -30,4 +31,12 @@ class TokenRows {
   std::vector<std::size_t> ends_;
 };
 
-}  // namespace laconic::app
+// Makes `out` a batch of `rows` rows of `length` tokens, all kPadding, without targets.
+inline void start_rows(Batch& out, std::size_t rows, std::size_t length) {
+  out.size = static_cast<std::int64_t>(rows);
+  out.values.clear();
+  out.tokens.assign(rows * length, kPadding);
+  out.targets.clear();
+}
+
+}  // namespace laconic::app::data

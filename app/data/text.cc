@@ -12,7 +12,7 @@
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 class TextDataset final : public Dataset {
@@ -119,4 +119,4 @@ std::shared_ptr<const Dataset> make_text_dataset(const Tokenizer& tokenizer, std
                                        config, tokenizer);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

@@ -7,7 +7,7 @@
 #include "app/data/dataset.h"
 #include "app/data/tokenizer.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 
 // All of a text: a file, or the files of a directory by name, one after the other, or kGenerated.
 // Throws Error(kFile), and Error(kInvalidArgument) for a directory without files.
@@ -25,4 +25,4 @@ TextSplit split_text(std::string_view text) noexcept;  // the last 10 % are for 
 std::shared_ptr<const Dataset> make_text_dataset(const Tokenizer& tokenizer, std::string_view text,
                                                  const DataConfig& config);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

@@ -7,7 +7,7 @@
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 
 Tokenizer::Tokenizer(std::vector<Merge> merges) : merges_(std::move(merges)), texts_(kFirstMerge) {
   for (std::size_t byte = 0; byte < 256; ++byte) texts_[byte] = static_cast<char>(byte);
@@ -66,4 +66,4 @@ std::string Tokenizer::decode(std::span<const Token> tokens) const {
   return out;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

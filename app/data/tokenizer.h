@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace laconic::app {
+namespace laconic::app::data {
 
 using Token = std::uint16_t;
 
@@ -60,4 +60,4 @@ Tokenizer train_or_load(std::string_view text, std::int64_t vocabulary,
 // $XDG_CACHE_HOME/laconic or $HOME/.cache/laconic; empty if there is neither.
 std::filesystem::path user_cache_directory();
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

@@ -9,7 +9,7 @@
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -182,4 +182,4 @@ fs::path user_cache_directory() {
   return {};
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

@@ -15,7 +15,7 @@
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -102,9 +102,7 @@ class SentenceDataset final : public Dataset {
             Batch& out) const override {
     check_examples(examples, size(split));
     const auto length = static_cast<std::size_t>(shape_.length);
-    out.size = std::ssize(examples);
-    out.values.clear();
-    out.tokens.assign(examples.size() * length, kPadding);
+    start_rows(out, examples.size(), length);
     out.targets.resize(examples.size());
     for (std::size_t i = 0; i < examples.size(); ++i) {
       std::ranges::copy(of(split).rows[examples[i]], out.tokens.data() + i * length);
@@ -202,4 +200,4 @@ std::shared_ptr<const Dataset> make_sentence_dataset(const Tokenizer& tokenizer,
   return std::make_shared<SentenceDataset>(tokenizer, sentences, config);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

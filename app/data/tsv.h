@@ -9,7 +9,7 @@
 #include "app/data/dataset.h"
 #include "app/data/tokenizer.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 
 struct Sentence {
   std::string text;
@@ -37,4 +37,4 @@ std::shared_ptr<const Dataset> make_sentence_dataset(const Tokenizer& tokenizer,
                                                      const SentenceSplit& sentences,
                                                      const DataConfig& config);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

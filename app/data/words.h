@@ -8,7 +8,7 @@
 #include "app/data/tokenizer.h"
 
 // What training and use of a tokenizer share.
-namespace laconic::app {
+namespace laconic::app::data {
 
 inline constexpr std::size_t kLongestWord = 64;  // bytes; bounds the work on any input
 
@@ -56,4 +56,4 @@ inline void merge_pair(std::vector<Token>& word, Token left, Token right, Token 
   word.resize(to);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

@@ -4,7 +4,7 @@
 
 #include "app/models/transformer.h"
 
-namespace laconic::app {
+namespace laconic::app::models {
 namespace {
 
 constexpr double kEpsilon = 1e-12;
@@ -43,7 +43,7 @@ struct Layer {
 // Both kinds up to the last layer: [n, length, width].
 class Encoder : public Network {
  public:
-  Encoder(const ModelConfig& config, const DataShape& shape, Draw& draw)
+  Encoder(const ModelConfig& config, const data::DataShape& shape, Draw& draw)
       : dropped_(config.dropout), padding_(shape.padding) {
     const auto table = [&](const char* name, std::int64_t count) {
       return place<Embedding>(*this, std::string("bert.embeddings.") + name, draw, count,
@@ -85,7 +85,7 @@ class Encoder : public Network {
 
 class MaskedBert : public Encoder {
  public:
-  MaskedBert(const ModelConfig& config, const DataShape& shape, Draw& draw)
+  MaskedBert(const ModelConfig& config, const data::DataShape& shape, Draw& draw)
       : Encoder(config, shape, draw),
         bias_(at_path(*this, "cls.predictions")
                   .register_parameter("bias", torch::zeros({shape.vocabulary}))),
@@ -105,7 +105,7 @@ class MaskedBert : public Encoder {
 
 class ClassifyingBert : public Encoder {
  public:
-  ClassifyingBert(const ModelConfig& config, const DataShape& shape, Draw& draw)
+  ClassifyingBert(const ModelConfig& config, const data::DataShape& shape, Draw& draw)
       : Encoder(config, shape, draw),
         pooler_(place<Linear>(*this, "bert.pooler.dense", draw, config.width, config.width,
                               matrix_deviation(config.width))),
@@ -123,9 +123,10 @@ class ClassifyingBert : public Encoder {
 
 }  // namespace
 
-std::shared_ptr<Network> make_bert(const ModelConfig& config, const DataShape& shape, Draw& draw) {
+std::shared_ptr<Network> make_bert(const ModelConfig& config, const data::DataShape& shape,
+                                   Draw& draw) {
   if (shape.classes > 0) return std::make_shared<ClassifyingBert>(config, shape, draw);
   return std::make_shared<MaskedBert>(config, shape, draw);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::models

@@ -6,7 +6,7 @@
 
 #include "app/models/transformer.h"
 
-namespace laconic::app {
+namespace laconic::app::models {
 namespace {
 
 constexpr double kEpsilon = 1e-5;
@@ -44,7 +44,7 @@ struct Layer {
 
 class Gpt2 : public Network {
  public:
-  Gpt2(const ModelConfig& config, const DataShape& shape, Draw& draw)
+  Gpt2(const ModelConfig& config, const data::DataShape& shape, Draw& draw)
       : dropped_(config.dropout),
         tokens_(place<Embedding>(*this, "wte", draw, shape.vocabulary, config.width)),
         positions_(place<Embedding>(*this, "wpe", draw, shape.length, config.width)) {
@@ -71,8 +71,9 @@ class Gpt2 : public Network {
 
 }  // namespace
 
-std::shared_ptr<Network> make_gpt2(const ModelConfig& config, const DataShape& shape, Draw& draw) {
+std::shared_ptr<Network> make_gpt2(const ModelConfig& config, const data::DataShape& shape,
+                                   Draw& draw) {
   return std::make_shared<Gpt2>(config, shape, draw);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::models

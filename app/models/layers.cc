@@ -2,7 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
-namespace laconic::app {
+namespace laconic::app::models {
 
 Draw::Draw(std::uint32_t seed) : generator_(at::detail::createCPUGenerator(seed)) {}
 
@@ -32,4 +32,4 @@ torch::nn::Module& at_path(torch::nn::Module& root, std::string_view path) {
   return dot == std::string_view::npos ? child : at_path(child, path.substr(dot + 1));
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::models

@@ -8,7 +8,7 @@
 #include <utility>
 
 // What all networks are made of: parameters under the names of the published models.
-namespace laconic::app {
+namespace laconic::app::models {
 
 // Where initial weights come from: a generator of their own, or nowhere. Memory is then not even
 // touched, so that the largest network can be counted, or filled by its owner, at no cost.
@@ -49,4 +49,4 @@ std::shared_ptr<Layer> place(::torch::nn::Module& root, std::string_view path, A
                                 std::make_shared<Layer>(std::forward<Args>(args)...));
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::models

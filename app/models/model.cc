@@ -12,7 +12,7 @@
 #include "laconic/core/random.h"
 #include "laconic/optim/spelling.h"
 
-namespace laconic::app {
+namespace laconic::app::models {
 namespace {
 
 enum class Reads : std::uint8_t { kImages, kText, kBothSides };
@@ -24,7 +24,7 @@ struct Published {
   double dropout;
   std::int64_t size;     // classes of images, or tokens in the vocabulary
   std::int64_t context;  // positions of tokens
-  std::shared_ptr<Network> (*make)(const ModelConfig&, const DataShape&, Draw&);
+  std::shared_ptr<Network> (*make)(const ModelConfig&, const data::DataShape&, Draw&);
 };
 
 constexpr Published kModels[] = {
@@ -81,7 +81,7 @@ ModelConfig filled(const Published& model, ModelConfig config) {
   return config;
 }
 
-Reads reads(const DataShape& shape) {
+Reads reads(const data::DataShape& shape) {
   if (shape.images) return Reads::kImages;
   return shape.masked || shape.classes > 0 ? Reads::kBothSides : Reads::kText;
 }
@@ -104,7 +104,7 @@ void check_fits(const Published& model, Reads data) {
        describe(model.reads), describe(data), fmt::join(fitting, ", "));
 }
 
-DataShape filled(const Published& model, DataShape shape) {
+data::DataShape filled(const Published& model, data::DataShape shape) {
   const bool counting_only = !shape.images && !shape.masked && shape.vocabulary == 0 &&
                              shape.length == 0 && shape.classes == 0;
   if (!counting_only) check_fits(model, reads(shape));
@@ -133,10 +133,10 @@ void check_vocabulary(const Published& model, std::int64_t vocabulary, std::int6
          model.name, vocabulary, tokens);
 }
 
-std::shared_ptr<Network> made(const ModelConfig& config, const DataShape& shape, Draw draw) {
+std::shared_ptr<Network> made(const ModelConfig& config, const data::DataShape& shape, Draw draw) {
   const Published& model = find(config.name);
   check_vocabulary(model, config.vocabulary, shape.vocabulary);
-  DataShape full = filled(model, shape);
+  data::DataShape full = filled(model, shape);
   if (config.vocabulary > 0) full.vocabulary = config.vocabulary;
   return model.make(filled(model, config), full, draw);
 }
@@ -152,12 +152,12 @@ torch::Tensor viewed(const void* data, std::size_t count, at::IntArrayRef sizes,
 }
 
 std::int64_t counted(const torch::Tensor& targets) {
-  return (targets != kIgnored).sum().item<std::int64_t>();
+  return (targets != data::kIgnored).sum().item<std::int64_t>();
 }
 
 torch::Tensor summed_loss(const torch::Tensor& logits, const torch::Tensor& targets) {
   return at::cross_entropy_loss(logits.flatten(0, -2), targets.flatten(), {}, at::Reduction::Sum,
-                                kIgnored);
+                                data::kIgnored);
 }
 
 }  // namespace
@@ -185,23 +185,23 @@ std::vector<std::string> model_names() {
   return names;
 }
 
-std::shared_ptr<Network> make_model(const ModelConfig& config, const DataShape& shape,
+std::shared_ptr<Network> make_model(const ModelConfig& config, const data::DataShape& shape,
                                     std::uint32_t seed) {
   return made(config, shape, Draw(seed));
 }
 
-std::shared_ptr<Network> make_blank_model(const ModelConfig& config, const DataShape& shape) {
+std::shared_ptr<Network> make_blank_model(const ModelConfig& config, const data::DataShape& shape) {
   return made(config, shape, Draw());
 }
 
-torch::Tensor inputs_of(const Batch& batch, const DataShape& shape) {
+torch::Tensor inputs_of(const data::Batch& batch, const data::DataShape& shape) {
   if (shape.images)
     return viewed(batch.values.data(), batch.values.size(),
                   {batch.size, shape.channels, shape.height, shape.width}, torch::kFloat);
   return viewed(batch.tokens.data(), batch.tokens.size(), {batch.size, shape.length}, torch::kLong);
 }
 
-torch::Tensor targets_of(const Batch& batch, const DataShape& shape) {
+torch::Tensor targets_of(const data::Batch& batch, const data::DataShape& shape) {
   const bool one_each = shape.images || shape.classes > 0;
   const auto sizes = one_each ? std::vector{batch.size} : std::vector{batch.size, shape.length};
   return viewed(batch.targets.data(), batch.targets.size(), sizes, torch::kLong);
@@ -219,4 +219,4 @@ Score score_of(const torch::Tensor& logits, const torch::Tensor& targets) {
           .targets = counted(targets)};
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::models

@@ -6,7 +6,7 @@
 #include "app/models/sizes.h"
 
 // The models that `laconic train` knows by name.
-namespace laconic::app {
+namespace laconic::app::models {
 
 // A network with its loss. Whatever is random inside draws from a generator of its own: ranks that
 // are threads of one process share torch's global one.
@@ -37,18 +37,18 @@ std::vector<std::string> model_names();
 // leaves at 0 is the published one; there are never fewer positions than that. Throws
 // Error(kInvalidArgument): unknown name with the nearest one, a size that is impossible, or data
 // the model is not for, naming what fits.
-std::shared_ptr<Network> make_model(const ModelConfig& config, const DataShape& shape,
+std::shared_ptr<Network> make_model(const ModelConfig& config, const data::DataShape& shape,
                                     std::uint32_t seed);
 // The same without weights: their memory is not touched. To count, or to load.
-std::shared_ptr<Network> make_blank_model(const ModelConfig& config, const DataShape& shape);
+std::shared_ptr<Network> make_blank_model(const ModelConfig& config, const data::DataShape& shape);
 
 // Tensors that view the batch's memory.
-::torch::Tensor inputs_of(const Batch& batch, const DataShape& shape);
-::torch::Tensor targets_of(const Batch& batch, const DataShape& shape);
+::torch::Tensor inputs_of(const data::Batch& batch, const data::DataShape& shape);
+::torch::Tensor targets_of(const data::Batch& batch, const data::DataShape& shape);
 
 // Mean cross-entropy over the targets that count; 0 if none does.
 ::torch::Tensor loss_of(const ::torch::Tensor& logits, const ::torch::Tensor& targets);
 // Without gradients: sums, so that batches and ranks add up.
 Score score_of(const ::torch::Tensor& logits, const ::torch::Tensor& targets);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::models

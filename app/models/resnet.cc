@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace laconic::app {
+namespace laconic::app::models {
 namespace {
 
 class Convolution : public torch::nn::Module {
@@ -89,7 +89,7 @@ struct Plan {
 
 class ResNet : public Network {
  public:
-  ResNet(const Plan& plan, const ModelConfig& config, const DataShape& shape, Draw& draw)
+  ResNet(const Plan& plan, const ModelConfig& config, const data::DataShape& shape, Draw& draw)
       : pooled_(!plan.small),
         stem_(*this, "conv1", "bn1", draw, shape.channels, config.width, plan.small ? 3 : 7,
               plan.small ? 1 : 2) {
@@ -129,19 +129,19 @@ class ResNet : public Network {
 
 }  // namespace
 
-std::shared_ptr<Network> make_small_resnet(const ModelConfig& config, const DataShape& shape,
+std::shared_ptr<Network> make_small_resnet(const ModelConfig& config, const data::DataShape& shape,
                                            Draw& draw) {
   return std::make_shared<ResNet>(Plan{true, {3, 3, 3}, false}, config, shape, draw);
 }
 
-std::shared_ptr<Network> make_basic_resnet(const ModelConfig& config, const DataShape& shape,
+std::shared_ptr<Network> make_basic_resnet(const ModelConfig& config, const data::DataShape& shape,
                                            Draw& draw) {
   return std::make_shared<ResNet>(Plan{false, {2, 2, 2, 2}, false}, config, shape, draw);
 }
 
-std::shared_ptr<Network> make_bottleneck_resnet(const ModelConfig& config, const DataShape& shape,
-                                                Draw& draw) {
+std::shared_ptr<Network> make_bottleneck_resnet(const ModelConfig& config,
+                                                const data::DataShape& shape, Draw& draw) {
   return std::make_shared<ResNet>(Plan{false, {3, 4, 6, 3}, true}, config, shape, draw);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::models

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-namespace laconic::app {
+namespace laconic::app::models {
 
 // Sizes; 0 (or a negative dropout) takes what the name says.
 struct ModelConfig {
@@ -15,4 +15,4 @@ struct ModelConfig {
   std::int64_t vocabulary = 0;  // at least the data's tokens; 0: as many
 };
 
-}  // namespace laconic::app
+}  // namespace laconic::app::models

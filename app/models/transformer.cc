@@ -5,7 +5,7 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::models {
 
 constexpr double kPublishedDeviation = 0.02, kPublishedWidth = 768;
 
@@ -58,4 +58,4 @@ torch::Tensor attend(const torch::Tensor& query, const torch::Tensor& key,
       .flatten(-2);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::models

@@ -6,7 +6,7 @@
 #include "app/models/model.h"
 
 // The parts that GPT-2 and BERT share.
-namespace laconic::app {
+namespace laconic::app::models {
 
 // Of initial weights: 0.02 as published, and more in narrower models, whose activations would be
 // too small otherwise: they then learn nothing but frequencies for hundreds of steps.
@@ -48,4 +48,4 @@ struct Sight {
 ::torch::Tensor attend(const ::torch::Tensor& query, const ::torch::Tensor& key,
                        const ::torch::Tensor& value, std::int64_t heads, const Sight& sight);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::models

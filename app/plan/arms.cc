@@ -8,10 +8,10 @@
 #include "app/units.h"
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::plan {
 namespace {
 
-using plan::Topology;
+using laconic::plan::Topology;
 
 const char* name_of(Topology topology) {
   return topology == Topology::kAllReduce ? "all-reduce"
@@ -28,7 +28,7 @@ Arm all_reduce(bool bf16, const Rounds& rounds) {
 }
 
 void add(std::vector<Arm>& arms, const Scenario& scenario, const std::string& optimizer,
-         const std::string& wire, plan::Method method, const Rounds& rounds) {
+         const std::string& wire, laconic::plan::Method method, const Rounds& rounds) {
   for (const Topology topology : {Topology::kFlat, Topology::kNodes}) {
     if (topology == Topology::kNodes && scenario.cluster.per_node == 1) continue;
     method.topology = topology;
@@ -67,8 +67,9 @@ std::vector<Arm> arms_of(const Scenario& scenario) {
   return arms;
 }
 
-plan::Average cost_at(const Scenario& scenario, const plan::Cluster& cluster, const Arm& arm) {
-  return plan::predict(cluster, scenario.work, scenario.speeds, arm.method, arm.rounds);
+laconic::plan::Average cost_at(const Scenario& scenario, const laconic::plan::Cluster& cluster,
+                               const Arm& arm) {
+  return laconic::plan::predict(cluster, scenario.work, scenario.speeds, arm.method, arm.rounds);
 }
 
 constexpr double kWorthIt = 1.03;
@@ -76,12 +77,13 @@ constexpr double kWorthIt = 1.03;
 // Where the coded one gains enough over whatever dense one is best there.
 std::string where(const Scenario& scenario, const Arm& coded, const std::vector<Arm>& arms) {
   if (scenario.cluster.nodes == 1) return "";
-  const auto seconds = [&](const plan::Cluster& at, const Arm& arm) {
+  const auto seconds = [&](const laconic::plan::Cluster& at, const Arm& arm) {
     return cost_at(scenario, at, arm).mean.seconds;
   };
-  const double rate = plan::break_even(
-      scenario.cluster, [&](const plan::Cluster& at) { return kWorthIt * seconds(at, coded); },
-      [&](const plan::Cluster& at) {
+  const double rate = laconic::plan::break_even(
+      scenario.cluster,
+      [&](const laconic::plan::Cluster& at) { return kWorthIt * seconds(at, coded); },
+      [&](const laconic::plan::Cluster& at) {
         double least = std::numeric_limits<double>::infinity();
         for (const Arm& arm : arms)
           if (arm.dense()) least = std::min(least, seconds(at, arm));
@@ -104,10 +106,11 @@ std::vector<Arm> compare(const Scenario& scenario) {
   std::vector<Arm> arms = arms_of(scenario);
   for (Arm& arm : arms) {
     arm.cost = cost_at(scenario, scenario.cluster, arm);
-    arm.memory = plan::memory_bytes(scenario.cluster, scenario.work, arm.method);
+    arm.memory = laconic::plan::memory_bytes(scenario.cluster, scenario.work, arm.method);
   }
   const auto seconds_of = [&](const Arm& arm) {
-    return [&](const plan::Cluster& at) { return cost_at(scenario, at, arm).mean.seconds; };
+    return
+        [&](const laconic::plan::Cluster& at) { return cost_at(scenario, at, arm).mean.seconds; };
   };
   const auto fp32 = seconds_of(arms[0]), bf16 = seconds_of(arms[1]);
   for (Arm& arm : arms) {
@@ -115,8 +118,8 @@ std::vector<Arm> compare(const Scenario& scenario) {
     arm.over_fp32 = arms[0].seconds() / arm.seconds();
     arm.over_bf16 = arms[1].seconds() / arm.seconds();
     if (scenario.cluster.nodes == 1) continue;
-    arm.pays_below_fp32 = plan::break_even(scenario.cluster, mine, fp32);
-    arm.pays_below_bf16 = plan::break_even(scenario.cluster, mine, bf16);
+    arm.pays_below_fp32 = laconic::plan::break_even(scenario.cluster, mine, fp32);
+    arm.pays_below_bf16 = laconic::plan::break_even(scenario.cluster, mine, bf16);
   }
   return arms;
 }
@@ -140,7 +143,7 @@ std::vector<Point> sweep(const Scenario& scenario, const std::vector<Arm>& arms,
                          double to, int points) {
   std::vector<Point> all;
   for (int p = 0; p < points; ++p) {
-    plan::Cluster cluster = scenario.cluster;
+    laconic::plan::Cluster cluster = scenario.cluster;
     cluster.inter.bytes_per_second = from * std::pow(to / from, p / (points - 1.0));
     Point point{cluster.inter.bytes_per_second, {}};
     for (const Arm& arm : arms)
@@ -176,4 +179,4 @@ std::string advice(const Scenario& scenario, const std::vector<Arm>& arms) {
       where(scenario, *coded, arms));
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::plan

@@ -6,12 +6,12 @@
 #include "laconic/plan/cost.h"
 
 // The ways to train that `laconic plan` puts side by side.
-namespace laconic::app {
+namespace laconic::app::plan {
 
 struct Scenario {
-  plan::Cluster cluster;
-  plan::Work work;
-  plan::Speeds speeds;
+  laconic::plan::Cluster cluster;
+  laconic::plan::Work work;
+  laconic::plan::Speeds speeds;
   std::vector<std::string> optimizers;
   bool bf16 = false;  // the dense steps of 1-bit Adam and 0/1 Adam
   Rounds one_bit_adam, zero_one_adam;
@@ -19,9 +19,9 @@ struct Scenario {
 
 struct Arm {
   std::string optimizer, wire, exchange;  // "birder", "two-round", "nodes"
-  plan::Method method;
+  laconic::plan::Method method;
   Rounds rounds;
-  plan::Average cost{};
+  laconic::plan::Average cost{};
   double memory = 0;
   double over_fp32 = 0, over_bf16 = 0;              // speed against the all-reduces of AdamW
   double pays_below_fp32 = 0, pays_below_bf16 = 0;  // plan::break_even
@@ -51,4 +51,4 @@ std::vector<Point> sweep(const Scenario& scenario, const std::vector<Arm>& arms,
 // A sentence or two: what to use, and where that ends. Coding must gain 3 % to be advised.
 std::string advice(const Scenario& scenario, const std::vector<Arm>& arms);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::plan

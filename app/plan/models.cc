@@ -4,7 +4,7 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::plan {
 namespace {
 
 // Those of app/models as `laconic train` makes them where nothing is said: small ResNets for
@@ -29,4 +29,4 @@ std::size_t parameters_of(const std::string& model) {
        "no model named {}: there are {}; for others give --params 110000000", model, names);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::plan

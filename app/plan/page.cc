@@ -6,7 +6,7 @@
 #include "app/plan/text.h"
 #include "app/units.h"
 
-namespace laconic::app {
+namespace laconic::app::plan {
 namespace {
 
 constexpr double kLeft = 70, kTop = 20, kWidth = 760, kHeight = 380;
@@ -107,7 +107,7 @@ std::string table(const Plan& plan) {
       "<table><tr><th>optimizer<th>exchange<th>ms/step<th>x fp32<th>x bf16<th>exposed ms<th>coding "
       "ms<th>MB inside<th>MB between<th>GB a rank<th>dense/coded/silent %</tr>";
   for (const Arm& arm : plan.best) {
-    const plan::Forecast& mean = arm.cost.mean;
+    const laconic::plan::Forecast& mean = arm.cost.mean;
     out += fmt::format(
         "<tr><td>{}<td>{}<td>{:.2f}<td>{:.2f}<td>{:.2f}<td>{:.2f}<td>{:.2f}<td>{:.3f}<td>{:.3f}<td>"
         "{:.2f}<td>{:.0f}/{:.0f}/{:.0f}</tr>",
@@ -122,7 +122,7 @@ std::string table(const Plan& plan) {
 }  // namespace
 
 std::string to_page(const Plan& plan) {
-  const plan::Cluster& cluster = plan.scenario.cluster;
+  const laconic::plan::Cluster& cluster = plan.scenario.cluster;
   std::string notes;
   for (const std::string& note : plan.notes) notes += "<li>" + escaped(note) + "</li>";
   return fmt::format(
@@ -143,4 +143,4 @@ std::string to_page(const Plan& plan) {
       rate_text(cluster.intra.bytes_per_second), time_text(cluster.intra.latency_seconds), notes);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::plan

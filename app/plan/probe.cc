@@ -15,7 +15,7 @@
 #include "laconic/kernels/sign.h"
 #include "laconic/kernels/update.h"
 
-namespace laconic::app {
+namespace laconic::app::plan {
 namespace {
 
 namespace k = kernels;
@@ -67,7 +67,7 @@ double redraw(const Arrays& a) {
   });
 }
 
-void measure_coders(Arrays& a, plan::Speeds& s) {
+void measure_coders(Arrays& a, laconic::plan::Speeds& s) {
   static float tile[kTile];
   static std::uint16_t half[kTile];
   constexpr int kVoices = 9;
@@ -101,7 +101,7 @@ void measure_coders(Arrays& a, plan::Speeds& s) {
   s.redraw = redraw(a);
 }
 
-void measure_updates(Arrays& a, plan::Speeds& s) {
+void measure_updates(Arrays& a, laconic::plan::Speeds& s) {
   const k::AdamStep step{0.9F, 0.1F, 0.999F, 0.001F, 1e-4F, 1.0F, 1.0F, 1e-8F, 0.0F};
   float *g = a.g.data(), *m = a.m.data(), *v = a.v.data(), *x = a.x.data(), *e = a.e.data();
   const auto beyond = [](double whole, double part) { return std::max(0.0, whole - part); };
@@ -151,9 +151,9 @@ Link measure_link(Transport& pair) {
 
 }  // namespace
 
-plan::Speeds measure_speeds() {
+laconic::plan::Speeds measure_speeds() {
   Arrays arrays(kElements);
-  plan::Speeds speeds;
+  laconic::plan::Speeds speeds;
   measure_coders(arrays, speeds);
   measure_updates(arrays, speeds);
   return speeds;
@@ -218,4 +218,4 @@ std::vector<PairLink> measure_links(Transport& world,
   return links;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::plan

@@ -7,11 +7,11 @@
 #include "laconic/transport/transport.h"
 
 // What this machine and its links can do, measured.
-namespace laconic::app {
+namespace laconic::app::plan {
 
 // One thread, on memory beyond the caches; about a second. Under mpirun call it on all ranks at
 // once, since they share the memory.
-plan::Speeds measure_speeds();
+laconic::plan::Speeds measure_speeds();
 
 // Bytes a second of one thread that reads, and of one that reads and writes.
 struct MemorySpeed {
@@ -37,4 +37,4 @@ std::vector<PairLink> measure_links(Transport& world,
 // Every pair of hosts, by their first ranks; of ranks where there is one host.
 std::vector<std::pair<int, int>> pairs_of(const std::vector<Host>& hosts);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::plan

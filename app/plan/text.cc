@@ -7,7 +7,7 @@
 
 #include "app/units.h"
 
-namespace laconic::app {
+namespace laconic::app::plan {
 namespace {
 
 using nlohmann::json;
@@ -28,7 +28,7 @@ json link_json(const Link& link) {
   return {{"bit_per_second", rate}, {"latency_seconds", link.latency_seconds}};
 }
 
-json forecast_json(const plan::Forecast& forecast) {
+json forecast_json(const laconic::plan::Forecast& forecast) {
   return {{"seconds", forecast.seconds},
           {"exposed_seconds", forecast.exposed},
           {"coding_seconds", forecast.coding},
@@ -39,7 +39,7 @@ json forecast_json(const plan::Forecast& forecast) {
 }
 
 // Seconds an element, a message and a byte.
-json speeds_json(plan::Speeds speeds) {
+json speeds_json(laconic::plan::Speeds speeds) {
   json all;
   for (const auto& [name, seconds] : speeds.fields()) all[name] = *seconds;
   return all;
@@ -63,7 +63,7 @@ json row(const Plan& plan, const Arm& arm) {
   row["shares"] = {{"dense", arm.cost.dense_share},
                    {"coded", arm.cost.coded_share},
                    {"silent", arm.cost.silent_share}};
-  const auto kind = [&](const char* name, double share, const plan::Forecast& forecast) {
+  const auto kind = [&](const char* name, double share, const laconic::plan::Forecast& forecast) {
     if (share > 0) row["steps"][name] = forecast_json(forecast);
   };
   kind("dense", arm.cost.dense_share, arm.cost.dense);
@@ -84,15 +84,15 @@ constexpr double kHeadlineVolume = 0.87, kHeadlineRounds = 0.54;
 constexpr std::int64_t kLongSequences = 10'000;  // steps at length 512 after BERT-Large's own
 
 // The same policies carried on; volume is per step, against the bits of the shorter run.
-plan::Recipe carried_on(plan::Recipe recipe) {
+laconic::plan::Recipe carried_on(laconic::plan::Recipe recipe) {
   recipe.steps += kLongSequences;
   return recipe;
 }
-double volume_carried_on(const plan::Recipe& recipe) {
+double volume_carried_on(const laconic::plan::Recipe& recipe) {
   return 1 - carried_on(recipe).zero_one_adam().bits_per_parameter_per_step(16, 1) /
                  recipe.one_bit_adam().bits_per_parameter_per_step(16, 1);
 }
-bool has_long_sequences(const plan::Recipe& recipe) {
+bool has_long_sequences(const laconic::plan::Recipe& recipe) {
   return std::string(recipe.name) == "bert-large";
 }
 
@@ -105,7 +105,7 @@ std::string against(const char* what, double has, double headline) {
   return fmt::format("{}: {:.1f} % saved, {} {:.0f} %.", what, 100 * has, relation, 100 * headline);
 }
 
-std::string verdict(const plan::Recipe& recipe) {
+std::string verdict(const laconic::plan::Recipe& recipe) {
   const bool longer = has_long_sequences(recipe);
   const double volume = longer ? volume_carried_on(recipe) : recipe.volume_reduction(16, 1);
   const double rounds = longer ? carried_on(recipe).round_reduction() : recipe.round_reduction();
@@ -137,7 +137,7 @@ void print(const Plan& plan) {
              "x bf16", "exposed", "coding", "MB inside", "MB between", "GB/rank",
              "beats bf16 below", "steps (dense/coded/silent)");
   for (const Arm& arm : plan.best) {
-    const plan::Forecast& mean = arm.cost.mean;
+    const laconic::plan::Forecast& mean = arm.cost.mean;
     const double rate = (plan.batch > 0 ? plan.batch * cluster.ranks() : 1) / arm.seconds();
     fmt::print(
         "{:<28} {:<10} {:>9.2f} {:>8.4g} {:>7.2f} {:>7.2f} {:>9.2f} {:>9.2f} {:>11.3f} {:>11.3f} "
@@ -187,7 +187,7 @@ nlohmann::json to_json(const Plan& plan) {
   return all;
 }
 
-void print(const plan::Recipe& recipe) {
+void print(const laconic::plan::Recipe& recipe) {
   fmt::print(
       "# {}: {} steps; 1-bit Adam is dense until {}; 0/1 Adam: variance until {}, kappa {}, "
       "intervals double every {} up to {}\n",
@@ -216,7 +216,7 @@ void print(const plan::Recipe& recipe) {
   fmt::print("\n{}\n", verdict(recipe));
 }
 
-nlohmann::json to_json(const plan::Recipe& recipe) {
+nlohmann::json to_json(const laconic::plan::Recipe& recipe) {
   json all{
       {"recipe", recipe.name},
       {"steps", recipe.steps},
@@ -235,4 +235,4 @@ nlohmann::json to_json(const plan::Recipe& recipe) {
   return all;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::plan

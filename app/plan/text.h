@@ -7,7 +7,7 @@
 #include "laconic/plan/recipes.h"
 
 // What `laconic plan` says: as a table, as JSON and as a page.
-namespace laconic::app {
+namespace laconic::app::plan {
 
 struct Plan {
   std::string model;
@@ -24,7 +24,7 @@ nlohmann::json to_json(const Plan& plan);
 // A whole HTML page with a plot of the sweep; nothing is loaded from elsewhere.
 std::string to_page(const Plan& plan);
 
-void print(const plan::Recipe& recipe);
-nlohmann::json to_json(const plan::Recipe& recipe);
+void print(const laconic::plan::Recipe& recipe);
+nlohmann::json to_json(const laconic::plan::Recipe& recipe);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::plan

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-namespace laconic::app {
+namespace laconic::app::report {
 namespace {
 
 Point point_of(const StepRecord& record, double value) {
@@ -91,4 +91,4 @@ Curve thin(const Curve& curve, std::size_t limit) {
   return result;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::report

@@ -7,7 +7,7 @@
 #include "app/report/metrics.h"
 
 // Lines to draw: a value against steps, bytes or seconds. A value that is not finite breaks a line.
-namespace laconic::app {
+namespace laconic::app::report {
 
 struct Point {
   double step = 0, bytes = 0, seconds = 0, value = 0;
@@ -30,4 +30,4 @@ Curve mean(const std::vector<Curve>& curves);
 // the first and the last.
 Curve thin(const Curve& curve, std::size_t limit);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::report

@@ -7,7 +7,7 @@
 
 #include "laconic/checkpoint/file.h"
 
-namespace laconic::app {
+namespace laconic::app::report {
 namespace {
 
 [[noreturn]] void fail_with_errno(const char* what, const std::filesystem::path& path) {
@@ -45,4 +45,4 @@ void AppendedFile::close() {
   if (file_ && std::fclose(file_.release()) != 0) fail_with_errno("close", path_);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::report

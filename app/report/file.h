@@ -7,7 +7,7 @@
 #include <string_view>
 
 // Files of results. Failures are Error(kFile) with the path and what the system said.
-namespace laconic::app {
+namespace laconic::app::report {
 
 std::string read_text(const std::filesystem::path& path);
 
@@ -32,4 +32,4 @@ class AppendedFile {
   std::unique_ptr<std::FILE, Close> file_;
 };
 
-}  // namespace laconic::app
+}  // namespace laconic::app::report

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace laconic::app {
+namespace laconic::app::report {
 namespace {
 
 // Three figures, never an exponent: 1.23, 12.3, 123, 1234.
@@ -51,4 +51,4 @@ std::string human_number(double number) {
   return text;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::report

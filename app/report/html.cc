@@ -9,7 +9,7 @@
 #include "app/report/curve.h"
 #include "app/report/format.h"
 
-namespace laconic::app {
+namespace laconic::app::report {
 
 // Generated from the files under app/report/page.
 extern const std::string_view kPage, kStyle, kScript;
@@ -209,4 +209,4 @@ std::string render(const std::vector<std::filesystem::path>& folders) {
                       {"script", std::string(kScript)}});
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::report

@@ -7,7 +7,7 @@
 #include "laconic/checkpoint/file.h"
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -126,4 +126,4 @@ std::vector<StepRecord> read_metrics(const fs::path& path) {
   return records;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::report

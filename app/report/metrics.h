@@ -9,7 +9,7 @@
 #include "app/report/file.h"
 
 // What a run writes down: one JSON object a step in metrics.jsonl. docs/metrics.md has the fields.
-namespace laconic::app {
+namespace laconic::app::report {
 
 struct StepRecord {
   std::int64_t step = 0;
@@ -48,4 +48,4 @@ class MetricsFile {
 // no record is Error(kCorrupt) with its number.
 std::vector<StepRecord> read_metrics(const std::filesystem::path& path);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::report

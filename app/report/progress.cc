@@ -10,7 +10,7 @@
 
 #include "app/report/format.h"
 
-namespace laconic::app {
+namespace laconic::app::report {
 namespace {
 
 constexpr double kRewriteSeconds = 0.2, kSilentSeconds = 5, kMarkSeconds = 5;
@@ -110,4 +110,4 @@ void Progress::finish() {
   open_ = false;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::report

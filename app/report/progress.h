@@ -8,7 +8,7 @@
 
 #include "app/report/metrics.h"
 
-namespace laconic::app {
+namespace laconic::app::report {
 
 struct ProgressConfig {
   std::FILE* out = stdout;
@@ -23,8 +23,8 @@ struct ProgressConfig {
 bool is_terminal(std::FILE* out) noexcept;
 
 // Says how far a run is: step, loss, rate, time left, bytes and bits per parameter of a step on
-// average so far. At most 5 times a second on a terminal; else the first step, the
-// last, each tenth of the way, and when 5 seconds were silent. One thread a time.
+// average so far. At most 5 times a second on a terminal; else the first step, the last, each tenth
+// of the way, and when 5 seconds were silent. One thread at a time.
 class Progress {
  public:
   explicit Progress(ProgressConfig config);
@@ -57,4 +57,4 @@ class Progress {
   bool open_ = false;  // a line that is rewritten stands on the terminal
 };
 
-}  // namespace laconic::app
+}  // namespace laconic::app::report

@@ -9,7 +9,7 @@
 #include "laconic/checkpoint/file.h"
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -129,4 +129,4 @@ std::string text_of(const json& summary, const char* field) {
   return found == summary.end() || !found->is_string() ? "" : found->get<std::string>();
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::report

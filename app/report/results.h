@@ -10,7 +10,7 @@
 
 // What lies in the folders of runs and comparisons, read for the report. docs/metrics.md has the
 // fields of the summaries; one that is missing is shown as missing.
-namespace laconic::app {
+namespace laconic::app::report {
 
 struct Run {
   std::string name;
@@ -39,4 +39,4 @@ std::vector<Section> read_results(const std::vector<std::filesystem::path>& fold
 std::optional<double> number_of(const nlohmann::json& summary, const char* field);
 std::string text_of(const nlohmann::json& summary, const char* field);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::report

@@ -6,7 +6,7 @@
 #include "app/report/format.h"
 #include "app/report/html.h"
 
-namespace laconic::app {
+namespace laconic::app::report {
 namespace {
 
 using nlohmann::json;
@@ -169,4 +169,4 @@ std::string render_table(const Section& section) {
   return "<table>\n" + html + "</tbody>\n</table>";
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::report

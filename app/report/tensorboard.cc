@@ -10,7 +10,7 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -127,4 +127,4 @@ void EventFile::write_record(const std::string& event) {
   file_.append(record);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::report

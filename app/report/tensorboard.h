@@ -9,7 +9,7 @@
 
 #include "app/report/file.h"
 
-namespace laconic::app {
+namespace laconic::app::report {
 
 // An event file as TensorBoard reads it, written without TensorFlow: records framed by lengths and
 // masked CRC-32C, each a protobuf Event. Errors are those of AppendedFile. One thread a time.
@@ -33,4 +33,4 @@ class EventFile {
 // CRC-32C (Castagnoli), as in iSCSI.
 std::uint32_t crc32c(std::string_view bytes) noexcept;
 
-}  // namespace laconic::app
+}  // namespace laconic::app::report

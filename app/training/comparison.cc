@@ -9,7 +9,7 @@
 #include "app/timing.h"
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 namespace {
 
 using nlohmann::json;
@@ -37,10 +37,10 @@ std::vector<double> gather(const std::vector<FinishedRun>& runs, const char* fie
   return values;
 }
 
-double median_of(const std::vector<FinishedRun>& runs, double StepRecord::*field) {
+double median_of(const std::vector<FinishedRun>& runs, double report::StepRecord::*field) {
   std::vector<double> values;
   for (const FinishedRun& run : runs)
-    for (const StepRecord& record : run.records) values.push_back(record.*field);
+    for (const report::StepRecord& record : run.records) values.push_back(record.*field);
   return Sample(std::move(values)).median;
 }
 
@@ -51,16 +51,16 @@ struct Validated {
 
 // Means over the runs, at the steps that all of them validated.
 std::vector<Validated> validation_curve(const std::vector<FinishedRun>& runs) {
-  std::map<std::int64_t, std::vector<const StepRecord*>> by_step;
+  std::map<std::int64_t, std::vector<const report::StepRecord*>> by_step;
   for (const FinishedRun& run : runs)
-    for (const StepRecord& record : run.records)
+    for (const report::StepRecord& record : run.records)
       if (record.validation_loss && record.validation_metric)
         by_step[record.step].push_back(&record);
   std::vector<Validated> curve;
   for (const auto& [step, records] : by_step) {
     if (records.size() != runs.size()) continue;
     Validated point{.step = step};
-    for (const StepRecord* record : records) {
+    for (const report::StepRecord* record : records) {
       point.loss += *record->validation_loss / static_cast<double>(records.size());
       point.metric += *record->validation_metric / static_cast<double>(records.size());
       point.seconds += record->seconds / static_cast<double>(records.size());
@@ -79,8 +79,8 @@ json summarize_arm(const std::vector<FinishedRun>& runs) {
   arm["final_loss_spread"] = spread(losses);
   arm["final_metric_mean"] = mean(metrics);
   arm["final_metric_spread"] = spread(metrics);
-  arm["step_seconds"] = median_of(runs, &StepRecord::step_seconds);
-  arm["exposed_seconds"] = median_of(runs, &StepRecord::exposed_seconds);
+  arm["step_seconds"] = median_of(runs, &report::StepRecord::step_seconds);
+  arm["exposed_seconds"] = median_of(runs, &report::StepRecord::exposed_seconds);
   arm["runs"] = json::array();
   for (const FinishedRun& run : runs) arm["runs"].push_back(run.folder);
   return arm;
@@ -144,4 +144,4 @@ std::string Gate::violation(const json& arm, const json& baseline) const {
                      arm.at("optimizer").get<std::string>(), field_, value, text_, limit, base);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

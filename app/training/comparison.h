@@ -7,13 +7,13 @@
 #include "app/report/metrics.h"
 
 // What several runs say together. docs/metrics.md has the fields.
-namespace laconic::app {
+namespace laconic::app::training {
 
 // A finished run: its summary and its metrics.
 struct FinishedRun {
   std::string folder;  // below the comparison's
   nlohmann::json summary;
-  std::vector<StepRecord> records;
+  std::vector<report::StepRecord> records;
 };
 
 // The runs of one arm, one a seed, as an element of `arms` without what needs the baseline.
@@ -41,4 +41,4 @@ class Gate {
   double number_ = 0;
 };
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace laconic::app {
+namespace laconic::app::training {
 
 Control::Control(Transport& engine) : transport_(engine.split(0)) {}
 
@@ -29,4 +29,4 @@ std::optional<Control::Said> Control::take() {
   return said;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

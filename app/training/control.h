@@ -5,7 +5,7 @@
 
 #include "laconic/transport/transport.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 
 // What ranks tell each other about every step beside gradients: the loss, how much was left
 // unsaid, and whether to stop. It travels while the next step is computed, so nobody waits for it;
@@ -36,4 +36,4 @@ class Control {
   bool posted_ = false;
 };
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

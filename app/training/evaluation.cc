@@ -5,7 +5,7 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 namespace {
 
 struct Sums {
@@ -14,13 +14,13 @@ struct Sums {
 
 }  // namespace
 
-const char* metric_name(const DataShape& shape) {
+const char* metric_name(const data::DataShape& shape) {
   return shape.classes > 0 ? "accuracy" : "perplexity";
 }
 
-Quality evaluate(Network& model, const Dataset& data, std::int64_t examples, std::int64_t batch,
-                 Transport& world) {
-  const std::int64_t all = data.size(Split::kValidation);
+Quality evaluate(models::Network& model, const data::Dataset& data, std::int64_t examples,
+                 std::int64_t batch, Transport& world) {
+  const std::int64_t all = data.size(data::Split::kValidation);
   const std::int64_t count = examples > 0 ? std::min(examples, all) : all;
   const std::int64_t begin = count * world.rank() / world.size();
   const std::int64_t end = count * (world.rank() + 1) / world.size();
@@ -28,14 +28,15 @@ Quality evaluate(Network& model, const Dataset& data, std::int64_t examples, std
   {
     const ::torch::NoGradGuard no_grad;
     model.eval();
-    Batch read;
+    data::Batch read;
     std::vector<std::int64_t> numbers;
     for (std::int64_t at = begin; at < end; at += batch) {
       numbers.resize(static_cast<std::size_t>(std::min(batch, end - at)));
       std::iota(numbers.begin(), numbers.end(), at);
-      data.read(Split::kValidation, numbers, 0, read);
-      const Score score =
-          score_of(model.forward(inputs_of(read, data.shape())), targets_of(read, data.shape()));
+      data.read(data::Split::kValidation, numbers, 0, read);
+      const models::Score score =
+          models::score_of(model.forward(models::inputs_of(read, data.shape())),
+                           models::targets_of(read, data.shape()));
       mine.loss += score.loss;
       mine.correct += static_cast<double>(score.correct);
       mine.targets += static_cast<double>(score.targets);
@@ -54,4 +55,4 @@ Quality evaluate(Network& model, const Dataset& data, std::int64_t examples, std
   return {loss, data.shape().classes > 0 ? total.correct / total.targets : std::exp(loss)};
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

@@ -4,7 +4,7 @@
 #include "app/models/model.h"
 #include "laconic/transport/transport.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 
 struct Quality {
   double loss = 0;
@@ -12,11 +12,11 @@ struct Quality {
 };
 
 // "accuracy" or "perplexity".
-const char* metric_name(const DataShape& shape);
+const char* metric_name(const data::DataShape& shape);
 
 // Of the first `examples` of the validation set (0: of all), each rank looking at its share.
 // Collective; the same numbers on every rank.
-Quality evaluate(Network& model, const Dataset& data, std::int64_t examples, std::int64_t batch,
-                 Transport& world);
+Quality evaluate(models::Network& model, const data::Dataset& data, std::int64_t examples,
+                 std::int64_t batch, Transport& world);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

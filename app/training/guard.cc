@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace laconic::app {
+namespace laconic::app::training {
 namespace {
 
 constexpr double kKeep = 0.98;      // of what is usual, from step to step
@@ -53,4 +53,4 @@ void Guard::restore(const nlohmann::json& state) {
   state.at("left").get_to(left_);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace laconic::app {
+namespace laconic::app::training {
 
 // Watches a run for spikes: a loss, or a residual, far above what it was of late. Its answer is the
 // same on all ranks when they are told the same.
@@ -38,4 +38,4 @@ class Guard {
   int left_ = 0;
 };
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

@@ -10,7 +10,7 @@
 #include "laconic/core/error.h"
 #include "laconic/transport/threads.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -91,7 +91,7 @@ Training Launcher::prepared(RunConfig config, Start start) const {
   if (config.threads == 0) config.threads = std::max(1, cores() / config.ranks);
   if (start != Start::kResume && speaks()) prepare_folder(config.out, start == Start::kOverwrite);
   return {.config = config,
-          .data = open_dataset(config.data),
+          .data = data::open_dataset(config.data),
           .network = network_of(config, !mpi_),
           .stop = &asked_to_stop,
           .resume = start == Start::kResume,
@@ -140,4 +140,4 @@ RunConfig resumed_config(const fs::path& out, const std::vector<Assignment>& giv
   return config;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

@@ -4,7 +4,7 @@
 
 #include "app/training/trainer.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 
 enum class Start : std::uint8_t { kFresh, kOverwrite, kResume };
 
@@ -41,4 +41,4 @@ class Launcher {
 // is none, Error(kInvalidArgument) when `given` would make it another run.
 RunConfig resumed_config(const std::filesystem::path& out, const std::vector<Assignment>& given);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

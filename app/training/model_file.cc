@@ -5,7 +5,7 @@
 #include "laconic/checkpoint/safetensors.h"
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 namespace {
 
 using Tensors = std::vector<std::pair<std::string, ::torch::Tensor>>;
@@ -65,4 +65,4 @@ std::size_t read_model(const std::filesystem::path& path, ::torch::nn::Module& m
   return found;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

@@ -8,7 +8,7 @@
 
 // A trained model as a safetensors file: parameters and running statistics by name, and how it came
 // about in the metadata.
-namespace laconic::app {
+namespace laconic::app::training {
 
 // Error(kFile) with the path; what was there before stays.
 void write_model(const std::filesystem::path& path, const ::torch::nn::Module& model,
@@ -21,4 +21,4 @@ enum class Names : bool { kAll, kShared };  // every tensor of the model; those 
 // is shared.
 std::size_t read_model(const std::filesystem::path& path, ::torch::nn::Module& model, Names names);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

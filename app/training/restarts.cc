@@ -12,7 +12,7 @@
 #include "app/failure.h"
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 namespace {
 
 std::atomic<pid_t> child{0};
@@ -73,4 +73,4 @@ int run_with_restarts(const std::vector<std::string>& arguments,
   return code;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

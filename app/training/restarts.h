@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace laconic::app {
+namespace laconic::app::training {
 
 // Runs this program with `arguments` (the first is its name) in a child process, and returns its
 // exit code, 128 + n if signal n ended it. Where a signal that nobody sent to this process ended it,
@@ -12,4 +12,4 @@ namespace laconic::app {
 int run_with_restarts(const std::vector<std::string>& arguments,
                       const std::vector<std::string>& again, int restarts);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

@@ -15,7 +15,7 @@
 #include "laconic/core/error.h"
 #include "laconic/optim/spelling.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 namespace {
 
 // Whether a resumed run may have another value.
@@ -216,7 +216,7 @@ void assign(RunConfig& config, const Assignment& assignment) {
 std::vector<Assignment> read_toml(const std::filesystem::path& path) {
   if (!std::filesystem::is_regular_file(path))
     fail(Code::kFile, "no config file at {}", path.string());
-  const std::string text = read_text(path);
+  const std::string text = report::read_text(path);
   if (const int line = line_of_foreign_letter(text))
     fail(Code::kInvalidArgument,
          "{}:{}: a letter beyond ASCII outside quotes: keys have none; put text in \"quotes\"",
@@ -275,7 +275,7 @@ RunConfig resolved(RunConfig config) {
   set(config.optimizer, "algorithm", algorithm);
   if (config.steps == 0) config.steps = preset.steps;
   if (config.batch == 0) config.batch = preset.batch;
-  if (config.lr == 0) config.lr = tuned_lr(config.model.name, config.optimizer.algorithm);
+  if (config.lr == 0) config.lr = tuned_lr(config.model.name, algorithm);
   if (config.validate_every == 0)
     config.validate_every = std::max<std::int64_t>(1, config.steps / 10);
   if (config.out.empty())
@@ -314,4 +314,4 @@ void check_resumable(const std::map<std::string, std::string>& saved,
   }
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

@@ -13,11 +13,11 @@
 
 // Everything that says what a run is. Keys are the same in a TOML file ([section] key = value), in
 // --set section.key=value and in what a run writes down.
-namespace laconic::app {
+namespace laconic::app::training {
 
 struct RunConfig {
-  DataConfig data;
-  ModelConfig model;
+  data::DataConfig data;
+  models::ModelConfig model;
   std::string arm = "zero-one-adam";  // an optimizer's name; with "-bf16": dense means in bf16
   OptimizerConfig optimizer;          // total_steps, seed, algorithm and bf16 follow from the rest
 
@@ -68,4 +68,4 @@ LearningRate learning_rate(const RunConfig& config);
 void check_resumable(const std::map<std::string, std::string>& saved,
                      const std::map<std::string, std::string>& now);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

@@ -5,7 +5,7 @@
 
 #include "app/machine.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 namespace {
 
 using nlohmann::json;
@@ -14,8 +14,8 @@ double bits_per_step(const RunConfig& config, const Finished& finished) {
   const Done& done = finished.done;
   const auto steps = static_cast<double>(std::max<std::int64_t>(1, config.steps));
   if (finished.ranks > 1)
-    return bits_per_parameter(static_cast<double>(done.bytes), finished.parameters,
-                              finished.ranks) /
+    return report::bits_per_parameter(static_cast<double>(done.bytes), finished.parameters,
+                                      finished.ranks) /
            steps;
   const double dense = config.optimizer.bf16 ? 16 : 32;  // nothing is sent: what it would be
   return (dense * static_cast<double>(done.dense) + static_cast<double>(done.coded)) / steps;
@@ -66,4 +66,4 @@ json summary(const Training& run, const Finished& finished) {
           {"config", to_text(config)}};
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

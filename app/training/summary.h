@@ -3,7 +3,7 @@
 #include "app/training/evaluation.h"
 #include "app/training/trainer.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 
 // What a run has done so far, over all its resumes.
 struct Done {
@@ -26,4 +26,4 @@ struct Finished {
 // The contents of summary.json (docs/metrics.md).
 nlohmann::json summary(const Training& run, const Finished& finished);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

@@ -13,7 +13,7 @@
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -76,9 +76,9 @@ torch::DataParallelConfig parallel_config(const RunConfig& config) {
   return parallel;
 }
 
-std::shared_ptr<Network> initial_model(const Training& run) {
+std::shared_ptr<models::Network> initial_model(const Training& run) {
   ::at::set_num_threads(run.config.threads);
-  auto model = make_model(run.config.model, run.data->shape(), run.config.seed);
+  auto model = models::make_model(run.config.model, run.data->shape(), run.config.seed);
   if (!run.config.init.empty()) read_model(run.config.init, *model, Names::kShared);
   model->train();
   return model;
@@ -94,7 +94,7 @@ class Rank {
         emulated_(run.network ? make_emulated(engine, run.network) : nullptr),
         model_(initial_model(run)),
         parallel_(model_, parallel_config(config_), emulated_ ? *emulated_ : engine),
-        order_(run.data->size(Split::kTrain), config_.seed),
+        order_(run.data->size(data::Split::kTrain), config_.seed),
         lr_(learning_rate(config_)) {}
 
   Outcome train() {
@@ -147,12 +147,12 @@ class Rank {
     if (first_ > 0) keep = first_;
     metrics_.emplace(config_.out / "metrics.jsonl", keep);
     if (config_.tensorboard) events_.emplace(config_.out);
-    ProgressConfig progress{.terminal = is_terminal(stdout),
-                            .first_step = first_,
-                            .steps = config_.steps,
-                            .parameters = parameters(),
-                            .ranks = engine_.size(),
-                            .now = {}};
+    report::ProgressConfig progress{.terminal = report::is_terminal(stdout),
+                                    .first_step = first_,
+                                    .steps = config_.steps,
+                                    .parameters = parameters(),
+                                    .ranks = engine_.size(),
+                                    .now = {}};
     progress_.emplace(progress);
     progress_->say(describe());
     progress_->say(fmt::format("{}; {} examples a step; lr {:g}, {}; writing to {}",
@@ -178,12 +178,13 @@ class Rank {
     double loss = 0;
     for (int a = 0; a < config_.accumulate; ++a) {
       const std::int64_t place = (t - 1) * config_.accumulate + a + 1;
-      run_.data->read(Split::kTrain,
-                      examples_of(order_, place, engine_.rank(), engine_.size(), config_.batch),
-                      static_cast<std::uint64_t>(place), batch_);
+      run_.data->read(
+          data::Split::kTrain,
+          data::examples_of(order_, place, engine_.rank(), engine_.size(), config_.batch),
+          static_cast<std::uint64_t>(place), batch_);
       const auto& shape = run_.data->shape();
-      const auto one =
-          loss_of(model_->forward(inputs_of(batch_, shape)), targets_of(batch_, shape));
+      const auto one = models::loss_of(model_->forward(models::inputs_of(batch_, shape)),
+                                       models::targets_of(batch_, shape));
       one.backward();
       loss += one.item<double>() / config_.accumulate;
     }
@@ -210,19 +211,19 @@ class Rank {
      : stats.kind == "coded"   ? done_.coded
      : stats.kind == "skipped" ? done_.skipped
                                : done_.silent)++;
-    pending_ = StepRecord{.step = t,
-                          .lr = lr_(t),
-                          .kind = stats.kind,
-                          .bytes = bytes,
-                          .bytes_total = done_.bytes,
-                          .seconds = done_.seconds,
-                          .step_seconds = took,
-                          .exposed_seconds = exposed,
-                          .bad_blocks = static_cast<std::int64_t>(stats.bad_blocks),
-                          .residual_ratio = {},
-                          .exchange = stats.exchange,
-                          .validation_loss = {},
-                          .validation_metric = {}};
+    pending_ = report::StepRecord{.step = t,
+                                  .lr = lr_(t),
+                                  .kind = stats.kind,
+                                  .bytes = bytes,
+                                  .bytes_total = done_.bytes,
+                                  .seconds = done_.seconds,
+                                  .step_seconds = took,
+                                  .exposed_seconds = exposed,
+                                  .bad_blocks = static_cast<std::int64_t>(stats.bad_blocks),
+                                  .residual_ratio = {},
+                                  .exchange = stats.exchange,
+                                  .validation_loss = {},
+                                  .validation_metric = {}};
     if (stats.kind == "coded") pending_.residual_ratio = stats.residual_ratio;
     if (!stats.exchange.empty()) guard_.stepped();
     if (stats.exchange != exchange_ && !stats.exchange.empty()) {
@@ -345,7 +346,7 @@ class Rank {
                                    .weights_hash = hash,
                                    .describe = describe()}),
                     0};
-    replace_text(config_.out / "summary.json", outcome.summary.dump(2) + "\n");
+    report::replace_text(config_.out / "summary.json", outcome.summary.dump(2) + "\n");
     metrics_->close();
     progress_->finish();
     return outcome;
@@ -368,9 +369,9 @@ class Rank {
   Transport& engine_;
   Control control_;
   std::unique_ptr<Transport> emulated_;
-  std::shared_ptr<Network> model_;
+  std::shared_ptr<models::Network> model_;
   torch::DataParallel parallel_;
-  Order order_;
+  data::Order order_;
   LearningRate lr_;
 
   std::int64_t first_ = 0;  // steps that were done before
@@ -379,17 +380,17 @@ class Rank {
   double loss_ = 0;
   int stop_ = 0, without_loss_ = 0;
   bool heard_ = false;
-  StepRecord pending_;
+  report::StepRecord pending_;
   Guard guard_;
   std::string exchange_;  // as it was told last
-  Batch batch_;
-  std::optional<MetricsFile> metrics_;
-  std::optional<EventFile> events_;
-  std::optional<Progress> progress_;
+  data::Batch batch_;
+  std::optional<report::MetricsFile> metrics_;
+  std::optional<report::EventFile> events_;
+  std::optional<report::Progress> progress_;
 };
 
 }  // namespace
 
 Outcome train(const Training& run, Transport& engine) { return Rank(run, engine).train(); }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

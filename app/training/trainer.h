@@ -16,12 +16,12 @@
 #include "laconic/torch/data_parallel.h"
 #include "laconic/transport/emulated.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 
 // What all ranks of a run share. The signal's number once the run shall stop, else 0.
 struct Training {
   RunConfig config;  // resolved
-  std::shared_ptr<const Dataset> data;
+  std::shared_ptr<const data::Dataset> data;
   std::shared_ptr<laconic::Network> network;  // null: not emulated
   const std::atomic<int>* stop = nullptr;
   bool resume = false;          // from the checkpoint in config.out
@@ -37,4 +37,4 @@ struct Outcome {
 // thread that plays the rank. Throws Diverged (app/failure.h), and what the library throws.
 Outcome train(const Training& run, Transport& engine);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

@@ -2,10 +2,9 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
-#include "laconic/optim/config.h"
-
-namespace laconic::app {
+namespace laconic::app::training {
 
 // What a run takes where nothing was said.
 struct Preset {
@@ -16,7 +15,8 @@ struct Preset {
 Preset preset_of(const std::string& model);
 
 // The learning rate found best for this model and optimizer with the same small budget for all
-// (docs/results.md says how).
-double tuned_lr(const std::string& model, Algorithm algorithm);
+// (docs/results.md has the method). An optimizer without one of its own takes AdamW's. Throws as
+// above.
+double tuned_lr(const std::string& model, std::string_view optimizer);
 
-}  // namespace laconic::app
+}  // namespace laconic::app::training

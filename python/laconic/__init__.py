@@ -7,6 +7,8 @@
 >>> optimizer.step()
 """
 
+from importlib.metadata import version
+
 from . import _core
 from .ddp import OneBitState, ddp, one_bit_hook
 from .environment import init_process_group
@@ -17,7 +19,7 @@ from .state import Sharded, consolidate, resume, save
 
 _core._error = from_code
 
-__version__ = "0.1.0"
+__version__ = version("laconic")
 __all__ = [
     "SGD",
     "AdamW",

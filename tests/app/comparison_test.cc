@@ -4,7 +4,7 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 namespace {
 
 using nlohmann::json;
@@ -16,7 +16,7 @@ FinishedRun finished(const char* optimizer, double final_loss, std::vector<doubl
       {{"optimizer", optimizer}, {"final_loss", final_loss}, {"final_metric", 0.9}, {"rounds", 4}},
       {}};
   for (std::size_t i = 0; i < validation.size(); ++i) {
-    StepRecord record;
+    report::StepRecord record;
     record.step = static_cast<std::int64_t>(i) + 1;
     record.step_seconds = step_seconds;
     record.seconds = step_seconds * static_cast<double>(i + 1);
@@ -91,4 +91,4 @@ TEST(Gate, RefusesWhatItDoesNotUnderstandWithAnExample) {
 }
 
 }  // namespace
-}  // namespace laconic::app
+}  // namespace laconic::app::training

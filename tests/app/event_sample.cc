@@ -6,7 +6,7 @@
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
-  laconic::app::EventFile file(argv[1]);
+  laconic::app::report::EventFile file(argv[1]);
   for (int step = 1; step <= 300; ++step)
     file.append(step, {{"loss/training", 1.0 / step}, {"lr", 0.5}});
   file.append(std::int64_t{1} << 40, {{"loss/validation", -2.25}});

@@ -31,11 +31,11 @@ void write_numbers(const fs::path& path, int number) {
 }
 
 void write_summary(const fs::path& path, int number) {
-  app::replace_text(path, std::string(5000, static_cast<char>('a' + number)));
+  app::report::replace_text(path, std::string(5000, static_cast<char>('a' + number)));
 }
 
 void write_cached(const fs::path& path, int number) {
-  app::write_file(path, std::string(5000, static_cast<char>('a' + number)));
+  app::data::write_file(path, std::string(5000, static_cast<char>('a' + number)));
 }
 
 TEST_P(WholeFile, IsTheOldOneOrTheNewOneWhateverCallFails) {

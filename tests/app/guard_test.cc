@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace laconic::app {
+namespace laconic::app::training {
 namespace {
 
 // A loss that falls slowly and shakes by 2 %.
@@ -59,4 +59,4 @@ TEST(Guard, GoesOnWhereItWasSaved) {
 }
 
 }  // namespace
-}  // namespace laconic::app
+}  // namespace laconic::app::training

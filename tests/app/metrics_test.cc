@@ -10,7 +10,7 @@
 #include "tests/checkpoint/scratch.h"
 #include "tests/support/thrown.h"
 
-namespace laconic::app {
+namespace laconic::app::report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -129,4 +129,4 @@ TEST(Metrics, BitsPerParameterAreThoseOfTheDefinition) {
 }
 
 }  // namespace
-}  // namespace laconic::app
+}  // namespace laconic::app::report

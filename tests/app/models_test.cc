@@ -9,17 +9,18 @@
 #include "app/models/model.h"
 #include "tests/support/refusal.h"
 
-namespace laconic::app {
+namespace laconic::app::models {
 namespace {
 
 using laconic::testing::refusal_of;
 using laconic::testing::says;
 
-const DataShape kNoData;
-const DataShape kImages = {.images = true, .channels = 1, .height = 28, .width = 28, .classes = 10};
-const DataShape kText = {.vocabulary = 50, .length = 16};
-const DataShape kMasked = {.vocabulary = 50, .length = 16, .masked = true, .padding = 0};
-const DataShape kSentences = {.vocabulary = 50, .length = 16, .classes = 2, .padding = 0};
+const data::DataShape kNoData;
+const data::DataShape kImages = {
+    .images = true, .channels = 1, .height = 28, .width = 28, .classes = 10};
+const data::DataShape kText = {.vocabulary = 50, .length = 16};
+const data::DataShape kMasked = {.vocabulary = 50, .length = 16, .masked = true, .padding = 0};
+const data::DataShape kSentences = {.vocabulary = 50, .length = 16, .classes = 2, .padding = 0};
 
 ModelConfig named(const std::string& name) { return {.name = name}; }
 
@@ -28,11 +29,11 @@ ModelConfig dropping(const std::string& name) {
 }
 
 // Inputs and targets that fit, always the same.
-Batch some_batch(const DataShape& shape, std::int64_t size) {
+data::Batch some_batch(const data::DataShape& shape, std::int64_t size) {
   auto pick = [i = 1u](std::int64_t below) mutable {
     return std::int64_t{(i++ * 2654435761u) >> 8} % below;
   };
-  Batch batch;
+  data::Batch batch;
   batch.size = size;
   for (std::int64_t i = 0; i < size * shape.channels * shape.height * shape.width; ++i)
     batch.values.push_back(float(pick(2000)) / 1000 - 1);
@@ -52,7 +53,7 @@ bool same(const torch::Tensor& a, const torch::Tensor& b) { return torch::equal(
 
 struct Count {
   std::string name;
-  DataShape shape;
+  data::DataShape shape;
   std::int64_t parameters;
 };
 
@@ -65,7 +66,7 @@ TEST_P(PublishedCount, IsTheModels) {
   EXPECT_EQ(parameters, GetParam().parameters);
 }
 
-constexpr DataShape kMaskedOnly{.masked = true}, kTwoClasses{.classes = 2};
+constexpr data::DataShape kMaskedOnly{.masked = true}, kTwoClasses{.classes = 2};
 INSTANTIATE_TEST_SUITE_P(Models, PublishedCount,
                          ::testing::Values(Count{"resnet8", kNoData, 75'290},
                                            Count{"resnet20", kNoData, 269'722},
@@ -91,11 +92,12 @@ TEST(Models, AllHaveACountAbove) {
 }
 
 TEST(Models, HaveAsManyParametersAsPlanCounts) {
-  constexpr DataShape kBytes{.vocabulary = 260}, kMaskedBytes{.vocabulary = 260, .masked = true};
-  const std::map<std::string, DataShape> trained{
+  constexpr data::DataShape kBytes{.vocabulary = 260},
+      kMaskedBytes{.vocabulary = 260, .masked = true};
+  const std::map<std::string, data::DataShape> trained{
       {"resnet8", kImages},        {"resnet20", kImages},      {"gpt2-mini", kBytes},
       {"bert-mini", kMaskedBytes}, {"bert-base", kTwoClasses}, {"bert-large", kTwoClasses}};
-  const auto count = [](const std::string& name, const DataShape& shape) {
+  const auto count = [](const std::string& name, const data::DataShape& shape) {
     std::int64_t parameters = 0;
     for (const auto& each : make_blank_model(named(name), shape)->parameters())
       parameters += each.numel();
@@ -103,23 +105,23 @@ TEST(Models, HaveAsManyParametersAsPlanCounts) {
   };
   for (const std::string& name : model_names()) {
     const auto found = trained.find(name);
-    DataShape shape = found == trained.end() ? kNoData : found->second;
+    data::DataShape shape = found == trained.end() ? kNoData : found->second;
     auto parameters = static_cast<std::size_t>(count(name, shape));
     if (shape.classes > 0 && !shape.images) {  // without the head: two classes
       ++shape.classes;
       parameters -= 2 * (static_cast<std::size_t>(count(name, shape)) - parameters);
     }
-    EXPECT_EQ(parameters, parameters_of(name)) << name;
+    EXPECT_EQ(parameters, plan::parameters_of(name)) << name;
   }
 }
 
 TEST(Models, ImagesOfAnySizeGiveALogitForEachClass) {
   for (const std::string name : {"resnet8", "resnet20", "resnet18", "resnet50"})
     for (const auto& [channels, side] : {std::pair{1, 28}, {3, 32}, {2, 9}}) {
-      const DataShape shape{
+      const data::DataShape shape{
           .images = true, .channels = channels, .height = side, .width = side + 1, .classes = 7};
       const auto model = make_model({.name = name, .width = 8, .depth = 1}, shape, 1);
-      const Batch batch = some_batch(shape, 2);
+      const data::Batch batch = some_batch(shape, 2);
       EXPECT_EQ(model->forward(inputs_of(batch, shape)).sizes(), (at::IntArrayRef{2, 7})) << name;
     }
 }
@@ -135,7 +137,7 @@ TEST(Models, TokensGiveLogitsForEachTokenOrForTheExample) {
 }
 
 TEST(Models, ParametersHaveThePublishedNames) {
-  const auto names = [](const std::string& name, const DataShape& shape) {
+  const auto names = [](const std::string& name, const data::DataShape& shape) {
     const auto keys = make_blank_model(named(name), shape)->named_parameters().keys();
     return std::set<std::string>(keys.begin(), keys.end());
   };
@@ -156,7 +158,7 @@ TEST(Models, ParametersHaveThePublishedNames) {
 }
 
 TEST(Models, AClassifierTakesTheWholeEncoderOfALongerMaskedModelByName) {
-  DataShape longer = kMasked;
+  data::DataShape longer = kMasked;
   longer.length = 100;
   const auto from = make_model(named("bert-mini"), longer, 1)->named_parameters();
   std::size_t own = 0;
@@ -171,7 +173,7 @@ TEST(Models, AClassifierTakesTheWholeEncoderOfALongerMaskedModelByName) {
 }
 
 TEST(Models, EqualSeedsGiveEqualWeightsAndOthersOthers) {
-  const std::vector<std::pair<std::string, DataShape>> small = {
+  const std::vector<std::pair<std::string, data::DataShape>> small = {
       {"resnet8", kImages}, {"gpt2-mini", kText}, {"bert-mini", kMasked}};
   for (const auto& [name, shape] : small) {
     const auto a = make_model(named(name), shape, 7)->parameters();
@@ -279,7 +281,7 @@ TEST(Bert, ATokenChangesBothSides) {
 }
 
 TEST(Bert, PaddingChangesNothing) {
-  for (const DataShape& shape : {kMasked, kSentences}) {
+  for (const data::DataShape& shape : {kMasked, kSentences}) {
     const auto model = make_model(named("bert-mini"), shape, 1);
     model->eval();
     auto tokens = some_tokens(2);
@@ -298,7 +300,7 @@ TEST(Models, ExamplesLongerThanThePositionsAreRefused) {
                      model->forward(torch::zeros({1, 129}, torch::kLong));
                    }),
                    {"129", "128"}));
-  DataShape longer = kText;
+  data::DataShape longer = kText;
   longer.length = 200;
   EXPECT_EQ(make_model(named("gpt2-mini"), longer, 1)
                 ->forward(torch::zeros({1, 200}, torch::kLong))
@@ -306,7 +308,7 @@ TEST(Models, ExamplesLongerThanThePositionsAreRefused) {
             200);
 }
 
-std::string refusal(const ModelConfig& config, const DataShape& shape) {
+std::string refusal(const ModelConfig& config, const data::DataShape& shape) {
   return refusal_of([&] { make_model(config, shape, 1); });
 }
 
@@ -345,7 +347,7 @@ TEST(Models, TheVocabularyMayBeLargerThanTheDatas) {
 }
 
 TEST(Batches, AreViewedWithoutACopy) {
-  const Batch images = some_batch(kImages, 3), text = some_batch(kText, 2);
+  const data::Batch images = some_batch(kImages, 3), text = some_batch(kText, 2);
   EXPECT_EQ(inputs_of(images, kImages).data_ptr(), images.values.data());
   EXPECT_EQ(targets_of(images, kImages).sizes(), (at::IntArrayRef{3}));
   EXPECT_EQ(inputs_of(text, kText).data_ptr(), text.tokens.data());
@@ -355,7 +357,7 @@ TEST(Batches, AreViewedWithoutACopy) {
 
 TEST(Loss, CountsOnlyTargetsThatAreAskedFor) {
   const auto logits = torch::tensor({{{2.f, 0.f}, {0.f, 3.f}, {9.f, 9.f}}}).requires_grad_();
-  const auto targets = torch::tensor({{std::int64_t{0}, std::int64_t{0}, kIgnored}});
+  const auto targets = torch::tensor({{std::int64_t{0}, std::int64_t{0}, data::kIgnored}});
   const double first = std::log1p(std::exp(-2.0)), second = std::log1p(std::exp(3.0));
   EXPECT_NEAR(loss_of(logits, targets).item<double>(), (first + second) / 2, 1e-6);
   const Score score = score_of(logits, targets);
@@ -363,7 +365,7 @@ TEST(Loss, CountsOnlyTargetsThatAreAskedFor) {
   EXPECT_EQ(score.correct, 1);
   EXPECT_EQ(score.targets, 2);
 
-  const auto nothing = loss_of(logits, torch::full_like(targets, kIgnored));
+  const auto nothing = loss_of(logits, torch::full_like(targets, data::kIgnored));
   EXPECT_EQ(nothing.item<double>(), 0);
   nothing.backward();
   EXPECT_TRUE(same(logits.grad(), torch::zeros_like(logits)));
@@ -371,7 +373,7 @@ TEST(Loss, CountsOnlyTargetsThatAreAskedFor) {
 
 struct Learner {
   std::string name;
-  DataShape shape;
+  data::DataShape shape;
   double lr;
 };
 
@@ -380,7 +382,7 @@ class Training : public ::testing::TestWithParam<Learner> {};
 TEST_P(Training, OnAFixedBatchLowersTheLoss) {
   const auto& [name, shape, lr] = GetParam();
   const auto model = make_model(named(name), shape, 1);
-  const Batch batch = some_batch(shape, 8);
+  const data::Batch batch = some_batch(shape, 8);
   const auto inputs = inputs_of(batch, shape), targets = targets_of(batch, shape);
   double first = 0, last = 0;
   for (int step = 0; step < 20; ++step) {
@@ -411,4 +413,4 @@ INSTANTIATE_TEST_SUITE_P(Models, Training,
                          });
 
 }  // namespace
-}  // namespace laconic::app
+}  // namespace laconic::app::models

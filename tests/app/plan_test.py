@@ -56,6 +56,14 @@ class Plan(unittest.TestCase):
         one = self.rows("--params", "1000000", "--nodes", "1", "--per-node", "4", "--intra", "100gbit", "--step-ms", "5")
         self.assertNotIn("pays_against_bf16", one["adamw", "bf16", "flat"])
 
+    def test_parameters_are_counted_in_any_usual_spelling(self):
+        cluster = ["--nodes", "2", "--inter", "1gbit", "--step-ms", "5"]
+        for plain, spellings in (("1000000", ("1e6", "1E6", "1M", "1000K")), ("1500000000", ("1.5e9", "1.5B")), ("1100000", ("1.1M",))):
+            wanted = self.plan("--params", plain, *cluster)
+            for spelling in spellings:
+                with self.subTest(spelling):
+                    self.assertEqual(self.plan("--params", spelling, *cluster), wanted)
+
     def test_four_thousand_ranks_are_planned(self):
         plan = self.plan(*["512" if word == "8" and before == "--nodes" else word for before, word in zip([""] + CLUSTER, CLUSTER)])
         self.assertEqual(plan["nodes"] * plan["per_node"], 4096)
@@ -157,7 +165,8 @@ class BadUsage(unittest.TestCase):
             ([*good, "--nodes", "2", "--inter", "1gbit", "--sweep", "intra=1gbit..2gbit"], "inter=100mbit..100gbit"),
             ([*good, "--nodes", "2", "--inter", "1gbit", "--sweep", "inter=2gbit..1gbit"], "inter=100mbit..100gbit"),
             ([*good, "--nodes", "2", "--inter", "1gbit", "--optimizers", "adam"], "zero-one-adam"),
-            (["--params", "-5", "--nodes", "1", "--step-ms", "1"], "110000000"),
+            *((["--params", bad, "--nodes", "1", "--step-ms", "1"], "110000000")
+              for bad in ("-5", "0", "1.5", "1e-3", "1e16", "nan", "many", "5parsec")),
             (["--model", "bert-huge", "--nodes", "1", "--step-ms", "1"], "bert-large"),
             (["--model", "gpt2", "--params", "5"], "--help"),
             (["--recipe", "bert-huge"], "bert-large"),

@@ -8,7 +8,7 @@
 #include "app/report/format.h"
 #include "tests/app/records.h"
 
-namespace laconic::app {
+namespace laconic::app::report {
 namespace {
 
 TEST(Format, IsWhatPeopleRead) {
@@ -116,4 +116,4 @@ TEST_F(ProgressTest, TheRateForgetsASlowStart) {
 }
 
 }  // namespace
-}  // namespace laconic::app
+}  // namespace laconic::app::report

@@ -8,7 +8,7 @@
 
 #include "app/report/metrics.h"
 
-namespace laconic::app {
+namespace laconic::app::report {
 
 // A record as a step of 0.1 s that sends 1,000 bytes leaves it.
 inline StepRecord record_of(std::int64_t step) {
@@ -35,4 +35,4 @@ inline std::size_t count(const std::string& text, const std::string& word) {
   return n;
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::report

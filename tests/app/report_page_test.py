@@ -3,6 +3,7 @@
     report_page_test.py path/to/laconic [--keep DIR]    --keep: the samples, pages and screenshots stay there
 """
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,16 @@ class Command(unittest.TestCase):
     def test_five_arms_of_three_seeds_stay_under_two_megabytes(self):
         self.assertEqual(report(FOLDER / "compare").returncode, 0)
         self.assertLess((FOLDER / "compare" / "report.html").stat().st_size, 2e6)
+
+    def test_a_comparison_without_one_of_its_runs_names_the_missing_folder(self):
+        for gone in ("adamw-seed1", "birder-seed2"):
+            with self.subTest(gone), tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                report_samples.write_comparison(folder, arms=("adamw", "birder"), seeds=(1, 2), steps=50)
+                shutil.rmtree(folder / gone)
+                done = report(folder)
+                self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+                self.assertEqual(done.stderr, f"laconic: {folder / gone} has no metrics.jsonl, which laconic train writes beside summary.json\n")
 
     def test_bad_folders_are_told_with_what_was_expected(self):
         for folders, code, words in (

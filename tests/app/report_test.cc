@@ -12,7 +12,7 @@
 #include "tests/checkpoint/scratch.h"
 #include "tests/support/thrown.h"
 
-namespace laconic::app {
+namespace laconic::app::report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -222,4 +222,4 @@ TEST(ReportPage, SaysWhatAFolderLacks) {
 }
 
 }  // namespace
-}  // namespace laconic::app
+}  // namespace laconic::app::report

@@ -4,11 +4,12 @@
 
 #include <fstream>
 
+#include "app/training/tuned.h"
 #include "laconic/core/error.h"
 #include "tests/checkpoint/scratch.h"
 #include "tests/support/refusal.h"
 
-namespace laconic::app {
+namespace laconic::app::training {
 namespace {
 
 using testing::refusal_of;
@@ -139,5 +140,23 @@ TEST(LearningRateOfARun, RisesAndFalls) {
   EXPECT_NEAR(rate(100), 0.5, 1e-9);
 }
 
+TEST(TunedRates, BelongToModelAndOptimizer) {
+  EXPECT_EQ(tuned_lr("resnet20", "adamw"), 1e-2);
+  EXPECT_EQ(tuned_lr("resnet20", "sgdm"), 0.03);
+  EXPECT_EQ(tuned_lr("resnet20", "birder"), 1e-2);
+  EXPECT_EQ(tuned_lr("resnet50", "birder"), 2e-3);
+  EXPECT_EQ(tuned_lr("bert-large", "sgdm"), 0.05);
+  EXPECT_TRUE(says(refusal_of([] { tuned_lr("resnet21", "adamw"); }), {"resnet20"}));
+}
+
+TEST(TunedRates, AnOptimizerWithoutOneOfItsOwnTakesAdamWs) {
+  for (const char* model : {"resnet8", "resnet50", "gpt2-mini", "bert-base"})
+    EXPECT_EQ(tuned_lr(model, "registered-elsewhere"), tuned_lr(model, "adamw")) << model;
+}
+
+TEST(TunedRates, AreThoseOfTheOptimizerWhateverItsDenseMeansAreSentIn) {
+  EXPECT_EQ(resolved(with({{"run.optimizer", "sgdm-bf16"}})).lr, tuned_lr("resnet20", "sgdm"));
+}
+
 }  // namespace
-}  // namespace laconic::app
+}  // namespace laconic::app::training

@@ -7,7 +7,7 @@
 A job is a small training in a folder of its own. It suffers one to three faults, is started again after each, and must
 end with the weights of a job that nothing happened to. After each fault: the job ends within its timeout and a margin,
 with the exit code and message that are documented (the launcher's where it ends the ranks first); no process is left;
-no checkpoint that was whole is gone. FOLDER/log.jsonl has a line a fault. --record writes bench/results/faults.*.
+no checkpoint that was whole is gone. FOLDER/log.jsonl has a line a fault. --record writes bench/results/faults.json.
 """
 import argparse
 import concurrent.futures
@@ -200,7 +200,7 @@ def parse():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default=",".join(LAUNCHERS), help="launchers")
     parser.add_argument("--work", default="", help="a folder for jobs and the log (default: a temporary one)")
-    parser.add_argument("--record", action="store_true", help="write bench/results/faults.json and .md")
+    parser.add_argument("--record", action="store_true", help="write bench/results/faults.json")
     return parser.parse_args()
 
 

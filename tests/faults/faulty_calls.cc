@@ -1,11 +1,12 @@
 // Preloaded into the ranks of a fault campaign: the n-th call of a function is this rank's last,
 // the start of a long sleep, or the first that fails.
 //
-//   FAULT_CALL=MPI_Isend:17:kill   or :stop, or the name of an error (write:3:ENOSPC); its later
-//   calls fail too FAULT_RANK=1                   the rank that it is about; not set: ranks that
-//   are threads FAULT_MARK=FILE                made when it happens; while it exists, nothing
-//   happens FAULT_COUNTS=FOLDER            instead: how often each function was called, to
-//   FOLDER/<rank> at the end
+//   FAULT_CALL=MPI_Isend:17:kill   or :stop, or the name of an error (write:3:ENOSPC), with which
+//                                  all later calls fail too
+//   FAULT_RANK=1                   the rank that it is about; not set: ranks that are threads
+//   FAULT_MARK=FILE                made when it happens; while it exists, nothing happens
+//   FAULT_COUNTS=FOLDER            instead: how often each function was called, to FOLDER/<rank>
+//                                  at the end
 //
 // Of writes, fsyncs, renames and opens for writing only those on files of FAULT_FOLDER count.
 #include <dlfcn.h>

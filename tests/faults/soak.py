@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """100,000 steps on 4 thread ranks and on 2 MPI ranks: memory stays flat, replicas equal, steps as quick as at first.
 
-    soak.py [--steps N] [--build build] [--record]     --record writes bench/results/soak.*; exits with 1 if one does not hold
+    soak.py [--steps N] [--build build] [--record]     --record writes bench/results/soak.json; exits with 1 if one does not hold
 
 How quick a machine is changes within minutes. So a second run, just begun, does its second tenth in turns of a quarter of a second with the first
 one's last tenth, and these two are compared.

@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::Input input(data, size);
   fuzz::put("data_batch_1.bin", input.rest());
   fuzz::accepted([] {
-    const auto [train, validation] = app::read_cifar10(fuzz::folder());
+    const auto [train, validation] = app::data::read_cifar10(fuzz::folder());
     fuzz::expect(std::ssize(train.pixels) == train.size() * train.image_bytes());
   });
   return 0;

@@ -9,11 +9,12 @@ using namespace laconic::app;
 
 namespace {
 
-std::vector<Assignment> assignments_of(fuzz::Input& input) {
-  if (input.byte() % 2 == 0) return read_toml(fuzz::put("config.toml", input.rest()));
-  std::vector<Assignment> all;
+std::vector<training::Assignment> assignments_of(fuzz::Input& input) {
+  if (input.byte() % 2 == 0) return training::read_toml(fuzz::put("config.toml", input.rest()));
+  std::vector<training::Assignment> all;
   std::istringstream lines(input.rest());
-  for (std::string line; std::getline(lines, line);) all.push_back(parse_assignment(line));
+  for (std::string line; std::getline(lines, line);)
+    all.push_back(training::parse_assignment(line));
   return all;
 }
 
@@ -22,16 +23,16 @@ std::vector<Assignment> assignments_of(fuzz::Input& input) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   fuzz::accepted([&] {
-    RunConfig config;
-    for (const Assignment& one : assignments_of(input)) assign(config, one);
+    training::RunConfig config;
+    for (const training::Assignment& one : assignments_of(input)) training::assign(config, one);
     // What is written down reads back as the same.
-    const auto text = to_text(config);
-    RunConfig again;
-    for (const auto& one : text) assign(again, one);
-    fuzz::expect(to_text(again) == text);
-    const RunConfig whole = resolved(config);
-    learning_rate(whole);
-    check_resumable(text, to_text(whole));
+    const auto text = training::to_text(config);
+    training::RunConfig again;
+    for (const auto& one : text) training::assign(again, one);
+    fuzz::expect(training::to_text(again) == text);
+    const training::RunConfig whole = training::resolved(config);
+    training::learning_rate(whole);
+    training::check_resumable(text, training::to_text(whole));
   });
   return 0;
 }

@@ -31,14 +31,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   put(static_cast<Form>(forms % 3), "x-images-idx3-ubyte", images);
   put(static_cast<Form>(forms / 3 % 3), "x-labels-idx1-ubyte", input.rest());
   fuzz::accepted([] {
-    const app::Images read = app::read_idx_images(fuzz::folder(), "x");
+    const app::data::Images read = app::data::read_idx_images(fuzz::folder(), "x");
     fuzz::expect(std::ssize(read.pixels) == read.size() * read.image_bytes());
-    app::DataConfig config;
-    const auto dataset = app::make_image_dataset(
+    app::data::DataConfig config;
+    const auto dataset = app::data::make_image_dataset(
         read, read, {.mean = {0.5}, .deviation = {0.5}, .shift = 2}, config);
-    app::Batch batch;
+    app::data::Batch batch;
     const std::int64_t examples[] = {0, read.size() - 1};
-    dataset->read(app::Split::kTrain, examples, 7, batch);
+    dataset->read(app::data::Split::kTrain, examples, 7, batch);
   });
   return 0;
 }

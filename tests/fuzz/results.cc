@@ -18,6 +18,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::put("metrics.jsonl", metrics ? input.rest() : std::string(kRecord) + "\n");
   fuzz::put("summary.json",
             metrics ? R"({"optimizer":"adamw","task":"text","model":"gpt2"})" : input.rest());
-  fuzz::accepted([] { app::render({fuzz::folder()}); });
+  fuzz::accepted([] { app::report::render({fuzz::folder()}); });
   return 0;
 }

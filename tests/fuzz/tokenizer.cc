@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!any) file += eight(hash64(std::as_bytes(std::span(file))));
   fuzz::put(fmt::format("bpe-{}-{:016x}", kVocabulary, key), file);
   fuzz::accepted([&] {
-    const auto tokenizer = app::train_or_load(kText, kVocabulary, fuzz::folder());
+    const auto tokenizer = app::data::train_or_load(kText, kVocabulary, fuzz::folder());
     for (const std::string& text : {std::string(kText), file})
       fuzz::expect(tokenizer.decode(tokenizer.encode(text)) == text);
   });

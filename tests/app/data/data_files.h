@@ -13,7 +13,7 @@
 #include "tests/checkpoint/scratch.h"
 #include "tests/support/thrown.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 
 using laconic::testing::Scratch;
 using laconic::testing::write_text;
@@ -49,4 +49,4 @@ inline Batch all_of(const Dataset& data, Split split, std::uint64_t draw = 0) {
   return batch_of(data, split, first_examples(data.size(split)), draw);
 }
 
-}  // namespace laconic::app
+}  // namespace laconic::app::data

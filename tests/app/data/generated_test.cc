@@ -7,7 +7,7 @@
 
 #include "tests/app/data/data_files.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 DataConfig generated(const std::string& task) {
@@ -103,4 +103,4 @@ TEST(Generated, BytesAreThoseOfEveryOtherMachine) {
 }
 
 }  // namespace
-}  // namespace laconic::app
+}  // namespace laconic::app::data

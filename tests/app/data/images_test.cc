@@ -7,7 +7,7 @@
 
 #include "tests/app/data/data_files.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -343,4 +343,4 @@ TEST(FashionMnist, IsReadFromWhereDebianPutsIt) {
 }
 
 }  // namespace
-}  // namespace laconic::app
+}  // namespace laconic::app::data

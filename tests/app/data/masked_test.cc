@@ -2,7 +2,7 @@
 
 #include "tests/app/data/data_files.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 bool is_text(std::int64_t token) { return token < kPadding || token >= kFirstMerge; }
@@ -168,4 +168,4 @@ TEST_F(Masked, RealSentencesAndTextArePackedAndShareTheTokenizer) {
 }
 
 }  // namespace
-}  // namespace laconic::app
+}  // namespace laconic::app::data

@@ -3,7 +3,7 @@
 
 #include "tests/app/data/data_files.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 std::vector<std::int64_t> epoch_of(const Order& order, std::int64_t n, std::int64_t epoch) {
@@ -97,4 +97,4 @@ TEST(Order, ImpossibleArgumentsAreRefused) {
 }
 
 }  // namespace
-}  // namespace laconic::app
+}  // namespace laconic::app::data

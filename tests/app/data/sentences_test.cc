@@ -4,7 +4,7 @@
 #include "app/data/tsv.h"
 #include "tests/app/data/data_files.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -170,4 +170,4 @@ TEST(RealSst2, HasTheSentencesOfGlue) {
 }
 
 }  // namespace
-}  // namespace laconic::app
+}  // namespace laconic::app::data

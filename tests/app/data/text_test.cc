@@ -4,7 +4,7 @@
 
 #include "tests/app/data/data_files.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -177,4 +177,4 @@ TEST_F(Text, RealTextHasItsLastTenthForValidation) {
 }
 
 }  // namespace
-}  // namespace laconic::app
+}  // namespace laconic::app::data

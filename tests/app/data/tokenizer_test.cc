@@ -7,7 +7,7 @@
 #include "laconic/core/hash.h"
 #include "tests/app/data/data_files.h"
 
-namespace laconic::app {
+namespace laconic::app::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -196,4 +196,4 @@ TEST(Tokenizer, RealTextComesBackInFewerTokens) {
 }
 
 }  // namespace
-}  // namespace laconic::app
+}  // namespace laconic::app::data

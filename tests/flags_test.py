@@ -1,0 +1,34 @@
+#!/usr/bin/env python3
+"""Every file that computes rounds each operation: with fused multiply-adds a machine that has them (ARM) would decide
+differently from one that has not.
+
+    flags_test.py BUILD/compile_commands.json
+"""
+import json
+import sys
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMANDS = ""
+FLAG = "-ffp-contract=off"
+
+
+class Flags(unittest.TestCase):
+    def test_no_file_of_the_project_is_compiled_with_fused_operations(self):
+        seen, fused = set(), []
+        for entry in json.loads(Path(COMMANDS).read_text()):
+            file = Path(entry["directory"], entry["file"]).resolve()
+            if file.is_relative_to(ROOT) and not file.is_relative_to(ROOT / "examples"):  # they are their users'
+                seen.add(file.relative_to(ROOT).parts[0])
+                words = entry["command"].split()
+                last = [word for word in words if word.startswith("-ffp-contract")][-1:]
+                if last != [FLAG] or "-ffast-math" in words:
+                    fused.append(str(file.relative_to(ROOT)))
+        self.assertLessEqual({"app", "laconic", "tests"}, seen)
+        self.assertEqual(sorted(fused), [])
+
+
+if __name__ == "__main__":
+    COMMANDS = sys.argv.pop(1)
+    unittest.main()
