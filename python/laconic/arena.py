@@ -130,16 +130,22 @@ class Arena:
 
     def note(self) -> None:
         """Parameters are taken to be as they are now."""
-        self._noted_low = self._hashes_of_low()
         self._noted_weights = self.hashes_at(self._weights.address) if self._keeps_weights else None
-        self.note_versions()
+        self.note_touched()
 
-    def note_versions(self) -> None:
+    def note_touched(self) -> None:
+        """As note(), while the core is moving the weights."""
+        self._noted_low = self._hashes_of_low()
         self._versions = [parameter._version for parameter in self.parameters]
 
     def touched(self) -> list[int]:
-        """The parameters that were written to in place since they were noted; misses writes to .data."""
-        return [i for i, p in enumerate(self.parameters) if p._version != self._versions[i]]
+        """The parameters that were written to since they were noted; misses writes to .data of float32 ones."""
+        low = self._hashes_of_low()
+        return [
+            i
+            for i, (p, version) in enumerate(zip(self.parameters, self._versions))
+            if p._version != version or low.get(i) != self._noted_low.get(i)
+        ]
 
     def written(self) -> list[int]:
         """The parameters with other values than those noted, among those that somebody else keeps a copy of."""

@@ -18,6 +18,32 @@ from .errors import InvalidArgument
 from .overlap import Overlap
 
 FIXED = ("betas", "momentum", "beta", "eps")  # of an optimizer, not of its groups
+_NOT_NUMBERS = {"params", "param_names"}  # of a group
+
+# Options that count something.
+_WHOLE = {
+    "total_steps", "variance_freeze_step", "variance_kappa", "double_every", "max_interval", "freeze_step",
+    "scale_block", "seed", "shadow_every", "verify_every", "ranks_per_node", "threads",
+}  # fmt: skip
+
+
+def plain(name: str, value: Any) -> Any:
+    """Scalars of numpy and torch, lists and whole floats as what Python has for them."""
+    if isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1:
+        return tuple(plain(name, one) for one in value)
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        value = value.item()
+    if name in _WHOLE and isinstance(value, float):
+        if not value.is_integer():
+            raise InvalidArgument(f"{name}={value}: it must be a whole number")
+        return int(value)
+    return value
+
+
+def _plain_group(group: dict[str, Any]) -> dict[str, Any]:
+    """A learning rate may stay a tensor, which schedulers then write to."""
+    kept = {name for name, value in group.items() if name == "lr" and isinstance(value, torch.Tensor)}
+    return {name: value if name in kept | _NOT_NUMBERS else plain(name, value) for name, value in group.items()}
 
 
 def _text(value: Any) -> str:
@@ -68,13 +94,13 @@ class Optimizer(torch.optim.Optimizer):
         )
         if exchange is not None:
             options["exchange"] = exchange
-        self._options = {name: _text(value) for name, value in options.items()}
+        self._options = {name: _text(plain(name, value)) for name, value in options.items()}
         self._core: _core.Optimizer | None = None
         self._overlap: Overlap | None = None
         self._wants_overlap = overlap
         self._first = True
         self._skipped = 0
-        super().__init__(params, {**defaults, "compress": True})
+        super().__init__(params, _plain_group({**defaults, "compress": True}))
         self._before_groups = process_group is None and not _initialised()
         self._transport, self._group = transport.connect(process_group, timeout)
         if self._group is not None:
@@ -156,6 +182,8 @@ class Optimizer(torch.optim.Optimizer):
                 "add_param_group after the first step: give all groups at the start, with lr=0 for those that rest, or "
                 "make another optimizer for the new one"
             )
+        if isinstance(param_group, dict):
+            param_group.update(_plain_group(param_group))
         super().add_param_group(param_group)
         if self._core is not None:
             self._build()
@@ -230,8 +258,8 @@ class Optimizer(torch.optim.Optimizer):
         arena.take_home(started=not self._first)
         if self._begun:
             touched = arena.touched()
-            arena.note_versions()
             if touched:
+                arena.note_touched()
                 raise InvalidArgument(
                     f"{arena.names[touched[0]]} was written to between backward and step(), after its exchange had "
                     "started: write after step(), or set optimizer.overlap = False before training"
