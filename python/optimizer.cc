@@ -34,8 +34,7 @@ class Handle {
                 .groups = {},
                 .ranges = {},
                 .may_rest = true,
-                .deferred = deferred,
-                .watched = true};
+                .deferred = deferred};
     for (const auto& [name, elements, compress] : groups)
       model.groups.push_back({.name = name, .elements = elements, .compress = compress});
     for (const auto& [name, begin, count] : ranges) model.ranges.push_back({name, begin, count});

@@ -30,11 +30,13 @@ void Channel::finish() {
   posted_ = retired_ = 0;
 }
 
-Outbox::Outbox(Channel& channel, Kind kind, std::size_t largest, std::size_t slices)
+Outbox::Outbox(Channel& channel, SpareMemory& spare, Kind kind, std::size_t largest,
+               std::size_t slices)
     : channel_(&channel),
+      spare_(&spare),
       kind_(kind),
       slot_size_((largest + 63) / 64 * 64),
-      memory_(slot_size_ * std::min(kSlots, slices)) {}
+      size_(slot_size_ * std::min(kSlots, slices)) {}
 
 // Others may still read the messages of an exchange that threw here.
 Outbox::~Outbox() {
@@ -42,6 +44,7 @@ Outbox::~Outbox() {
 }
 
 std::span<std::byte> Outbox::prepare(std::size_t slice, std::size_t size) {
+  if (memory_.empty()) memory_ = spare_->take(size_);
   Slot& slot = slots_[slice % kSlots];
   if (slice >= kSlots) channel_->retire_until(slot.number);
   slot.size = size;
@@ -52,6 +55,11 @@ void Outbox::post(std::size_t slice) {
   Slot& slot = slots_[slice % kSlots];
   const std::byte* bytes = memory_.data() + slice % kSlots * slot_size_;
   slot.number = channel_->post({.kind = kind_, .continues = slice > 0}, {bytes, slot.size});
+}
+
+void Outbox::rest() {
+  if (!memory_.empty()) spare_->give(std::move(memory_));
+  memory_ = {};
 }
 
 }  // namespace laconic

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "laconic/core/buffer.h"
+#include "laconic/transport/nodes.h"
 #include "laconic/transport/transport.h"
 
 namespace laconic {
@@ -32,7 +33,8 @@ class Channel {
 
 // The messages that one phase of a Mean sends: a ring of slots, each written again only after it
 // retired. A phase works on slice t - phase*kLag at tick t; because all phases lag alike, exchanges
-// arrive on each channel in the order in which they were posted. The channel outlives it.
+// arrive on each channel in the order in which they were posted. The channel and the spare memory,
+// which holds the slots between two exchanges, outlive it.
 class Outbox {
  public:
   static constexpr std::size_t kLag = 2;
@@ -41,11 +43,13 @@ class Outbox {
   Outbox(Outbox&&) = default;
   Outbox& operator=(Outbox&&) = default;
   ~Outbox();
-  Outbox(Channel& channel, Kind kind, std::size_t largest, std::size_t slices);
+  Outbox(Channel& channel, SpareMemory& spare, Kind kind, std::size_t largest, std::size_t slices);
 
   // Call before the channel's arrive of the same tick, then write, then post.
   std::span<std::byte> prepare(std::size_t slice, std::size_t size);
   void post(std::size_t slice);
+  // After the channel's finish.
+  void rest();
 
  private:
   static constexpr std::size_t kSlots = 3 * kLag;
@@ -54,8 +58,9 @@ class Outbox {
   };
 
   Channel* channel_ = nullptr;
+  SpareMemory* spare_ = nullptr;
   Kind kind_ = Kind::kAllToAll;
-  std::size_t slot_size_ = 0;
+  std::size_t slot_size_ = 0, size_ = 0;
   Buffer<std::byte> memory_;
   Slot slots_[kSlots];
 };

@@ -25,12 +25,13 @@ Pipeline::Pipeline(std::size_t elements, const Nodes& nodes, const Layout& layou
   if (slices == 0) return;
   const std::size_t longest = layout_.capacity(0);
   const std::size_t served = coder_->served_size(longest);
-  codes_ = {between_, Kind::kAllToAll, times(nodes_.nodes, coder_->coded_size(longest)), slices};
-  served_ = {between_, Kind::kAllGather, served, slices};
+  codes_ = {between_, *nodes_.messages, Kind::kAllToAll,
+            times(nodes_.nodes, coder_->coded_size(longest)), slices};
+  served_ = {between_, *nodes_.messages, Kind::kAllGather, served, slices};
   if (!hierarchical()) return;
   const std::size_t share = times(nodes_.nodes, coder_->share_size(longest));
-  shares_ = {inside_, Kind::kAllToAll, times(nodes_.per_node, share), slices};
-  forwarded_ = {inside_, Kind::kAllGather, times(nodes_.nodes, served), slices};
+  shares_ = {inside_, *nodes_.messages, Kind::kAllToAll, times(nodes_.per_node, share), slices};
+  forwarded_ = {inside_, *nodes_.messages, Kind::kAllGather, times(nodes_.nodes, served), slices};
 }
 
 void Pipeline::share(std::size_t slice, Fill fill) {
@@ -120,6 +121,7 @@ void Pipeline::exchange(Fill fill, Take take, const Round& round) {
   }
   between_.finish();
   inside_.finish();
+  for (Outbox* outbox : {&shares_, &codes_, &served_, &forwarded_}) outbox->rest();
 }
 
 std::string Pipeline::describe() const {

@@ -31,10 +31,10 @@ SingleRound::SingleRound(const MeanConfig& config, const Nodes& nodes, Pool& poo
   const auto threads = static_cast<std::size_t>(pool.threads());
   if (dealing_.slices == 0) return;
   const std::size_t size = message_size(dealing_.runs_per_slice);
-  sent_ = {between_, Kind::kAllGather, size, dealing_.slices};
+  sent_ = {between_, *nodes_.messages, Kind::kAllGather, size, dealing_.slices};
   if (hierarchical())
-    forwarded_ = {inside_, Kind::kAllGather, static_cast<std::size_t>(nodes.nodes) * size,
-                  dealing_.slices};
+    forwarded_ = {inside_, *nodes_.messages, Kind::kAllGather,
+                  static_cast<std::size_t>(nodes.nodes) * size, dealing_.slices};
   owners_ = Buffer<std::uint16_t>(dealing_.runs_per_slice * ranks * kInFlight);
   active_ = Buffer<std::uint8_t>(dealing_.runs_per_slice);
   scratch_ = Buffer<float>(kTile * threads);
@@ -197,6 +197,8 @@ void SingleRound::exchange(Fill fill, Take take, const Round& round) {
   }
   between_.finish();
   inside_.finish();
+  sent_.rest();
+  forwarded_.rest();
 }
 
 }  // namespace laconic

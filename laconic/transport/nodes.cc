@@ -81,4 +81,22 @@ Nodes make_nodes(Transport& world, int ranks_per_node) {
   return nodes;
 }
 
+Buffer<std::byte> SpareMemory::take(std::size_t bytes) {
+  std::lock_guard lock(mutex_);
+  auto best = spare_.end();
+  for (auto one = spare_.begin(); one != spare_.end(); ++one)
+    if (one->size() >= bytes && (best == spare_.end() || one->size() < best->size())) best = one;
+  if (best == spare_.end()) return Buffer<std::byte>(bytes);
+  Buffer<std::byte> memory = std::move(*best);
+  *best = std::move(spare_.back());
+  spare_.pop_back();
+  return memory;
+}
+
+void SpareMemory::give(Buffer<std::byte> memory) {
+  if (memory.empty()) return;
+  std::lock_guard lock(mutex_);
+  spare_.push_back(std::move(memory));
+}
+
 }  // namespace laconic

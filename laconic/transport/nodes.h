@@ -1,14 +1,29 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
+#include "laconic/core/buffer.h"
 #include "laconic/transport/transport.h"
 
 namespace laconic {
 
 inline constexpr int kFlat = 0;        // every rank is a node of its own
 inline constexpr int kAutoNodes = -1;  // ranks that share memory (Transport::host) are a node
+
+// Memory for messages that no exchange is using. Means over the same nodes exchange one after the
+// other, so they take turns and need the memory of one. Thread-safe.
+class SpareMemory {
+ public:
+  // At least `bytes`, with any content.
+  Buffer<std::byte> take(std::size_t bytes);
+  void give(Buffer<std::byte> memory);
+
+ private:
+  std::mutex mutex_;
+  std::vector<Buffer<std::byte>> spare_;
+};
 
 // Where the ranks sit: `inside` joins the ranks of this node, `between` the ranks of all nodes that
 // have this local rank. Flat: inside is null and between is the world itself.
@@ -17,6 +32,7 @@ struct Nodes {
   std::unique_ptr<Transport> inside, across;  // null when flat
   int nodes = 1, per_node = 1, node = 0, local = 0;
   std::vector<int> ranks;  // of every node in turn; empty when flat
+  std::shared_ptr<SpareMemory> messages = std::make_shared<SpareMemory>();
 
   int rank_of(int node, int local) const {
     return ranks.empty() ? node : ranks[static_cast<std::size_t>(node * per_node + local)];

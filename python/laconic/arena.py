@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
+import math
+
 import torch
 from torch import Tensor
 
@@ -31,76 +34,175 @@ def check_parameter(parameter: Tensor, name: str) -> None:
         raise InvalidArgument(f"{name} is {parameter.layout}: parameters must be dense")
 
 
-class Arena:
-    """Flat weights and gradient, packed tightly in the order of `parameters`.
+def dense_strides(parameter: Tensor) -> tuple[int, ...]:
+    """The parameter's own strides where its elements fill their memory, each once; else those of a contiguous one."""
+    own, shape = parameter.stride(), parameter.shape
+    expected = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(own, shape) if size != 1):
+        if stride != expected:
+            return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+        expected *= size
+    return own
 
-    float32 parameters become views of the weights; others keep their own memory beside a float32 master. Where
-    `attach` is true gradients become views of the flat gradient.
+
+try:  # torch before 2.6 takes one tensor
+    torch.autograd.graph.increment_version([torch.zeros(1)])
+    _increment_versions = torch.autograd.graph.increment_version
+except TypeError:
+
+    def _increment_versions(tensors: list[Tensor]) -> None:
+        for tensor in tensors:
+            torch.autograd.graph.increment_version(tensor)
+
+
+class Arena:
+    """Flat weights and gradient, packed tightly in the order of `parameters`, each in the order of its own strides.
+
+    float32 parameters move into the weights; others keep their own memory beside a float32 master. Where `attach` is
+    true gradients move into the flat gradient. torch may replace the memory of any tensor in place, as share_memory()
+    does: where something lies is compared with the core's addresses, never with a tensor's.
+
+    `keeps_weights`: the optimizer has weights of its own beside these, so that writes must be found.
     """
 
-    def __init__(self, parameters: list[Tensor], names: list[str]) -> None:
+    def __init__(self, parameters: list[Tensor], names: list[str], keeps_weights: bool = False) -> None:
         self.parameters, self.names = parameters, names
         self.attach = True
+        self._keeps_weights = keeps_weights
         self.begins = [0]
         for parameter in parameters:
             self.begins.append(self.begins[-1] + parameter.numel())
         self.elements = self.begins[-1]
-        self.weights, self.gradient = (torch.from_dlpack(_core.zeros(self.elements)) for _ in range(2))
-        self.masters = [self._part(self.weights, i) for i in range(len(parameters))]
-        # Each with a version counter of its own (.data), which tells whether somebody wrote to it.
-        self.gradients = [self._part(self.gradient, i).data for i in range(len(parameters))]
-        self._versions = [0] * len(parameters)
-        for parameter, master in zip(parameters, self.masters):
-            master.copy_(parameter.detach())
+        self._shapes = [tuple(p.shape) for p in parameters]
+        self._strides = [dense_strides(p) for p in parameters]
+        self._weights, self._gradient = _core.Memory(self.elements), _core.Memory(self.elements)
+        self._homes = [self._weights.address + 4 * begin for begin in self.begins]
+        self._gradient_homes = [self._gradient.address + 4 * begin for begin in self.begins]
+        self._masters: dict[int, Tensor] = {}
+        for i, parameter in enumerate(parameters):
+            home = self._part(self._weights, i)
+            home.copy_(parameter.detach())
             if parameter.dtype == torch.float32:
-                parameter.data = master
-        self.note_versions()
+                parameter.data = home
+            else:
+                self._masters[i] = home
+        self.gradients = [self._part(self._gradient, i) for i in range(len(parameters))]
+        self.note()
 
-    def _part(self, flat: Tensor, i: int) -> Tensor:
-        return flat[self.begins[i] : self.begins[i + 1]].view(self.parameters[i].shape)
+    def _part(self, memory: _core.Memory, i: int) -> Tensor:
+        return torch.from_dlpack(memory.part(self.begins[i], self._shapes[i], self._strides[i]))
+
+    @property
+    def weights(self) -> Tensor:
+        return torch.from_dlpack(self._weights.part(0, (self.elements,), (1,)))
+
+    @property
+    def gradient(self) -> Tensor:
+        return torch.from_dlpack(self._gradient.part(0, (self.elements,), (1,)))
 
     def range(self, i: int) -> tuple[int, int]:
         return self.begins[i], self.begins[i + 1]
 
-    def note_versions(self) -> None:
-        self._versions = [parameter._version for parameter in self.parameters]
-
-    def written(self) -> list[int]:
-        """The parameters that somebody else wrote to since note_versions()."""
-        return [i for i, p in enumerate(self.parameters) if p._version != self._versions[i]]
+    def layouts(self) -> dict[int, tuple[int, ...]]:
+        """Strides of the parameters whose elements do not lie in the order of their indices."""
+        return {i: self._strides[i] for i, part in enumerate(self.gradients) if not part.is_contiguous()}
 
     def take_home(self, started: bool) -> None:
-        """Parameters whose memory was replaced, as module.to(...) does, come back; once `started`, unless values differ."""
-        for i, (parameter, master) in enumerate(zip(self.parameters, self.masters)):
-            if parameter.dtype != torch.float32 or parameter.data_ptr() == master.data_ptr() or not parameter.numel():
+        """Parameters whose memory was replaced come back; an error once `started`, if their values differ too."""
+        for i, (parameter, home) in enumerate(zip(self.parameters, self._homes)):
+            if parameter.data_ptr() == home or i in self._masters or not parameter.numel():
                 continue
             check_parameter(parameter, self.names[i])
-            if started and not torch.equal(parameter, master):
+            place = self._part(self._weights, i)
+            if parameter.dtype != torch.float32:  # module.bfloat16(): from now on the place is its master
+                self._masters[i] = place
+                continue
+            if not started:
+                place.copy_(parameter.detach())
+            elif not torch.equal(parameter.detach().view(torch.int32), place.view(torch.int32)):
                 raise InvalidArgument(
                     f"{self.names[i]} no longer lies in the optimizer's memory and has other values: another optimizer "
                     "took it, or .data was replaced (load_state_dict(assign=True)); do that before the first step"
                 )
-            master.copy_(parameter.detach())
-            parameter.data = master
+            parameter.data = place
+
+    # What others wrote. Only values show writes to .data.
+
+    def note(self) -> None:
+        """Parameters are taken to be as they are now."""
+        self._noted_weights = self.hashes_at(self._weights.address) if self._keeps_weights else None
+        self.note_touched()
+
+    def note_touched(self) -> None:
+        """As note(), while the core is moving the weights."""
+        self._noted_low = self._hashes_of_low()
+        self._versions = [parameter._version for parameter in self.parameters]
+
+    def touched(self) -> list[int]:
+        """The parameters that were written to since they were noted; misses writes to .data of float32 ones."""
+        low = self._hashes_of_low()
+        return [
+            i
+            for i, (p, version) in enumerate(zip(self.parameters, self._versions))
+            if p._version != version or low.get(i) != self._noted_low.get(i)
+        ]
+
+    def written(self) -> list[int]:
+        """The parameters with other values than those noted, among those that somebody else keeps a copy of."""
+        low = self._hashes_of_low()
+        written = {i for i, value in low.items() if value != self._noted_low.get(i)}
+        if self._keeps_weights:
+            now = self.hashes_at(self._weights.address)
+            written |= {i for i, value in enumerate(now) if value != self._noted_weights[i]}
+        return sorted(written)
+
+    def ahead_of(self, synced: Tensor, written: list[int]) -> list[int]:
+        """Those of `written` that were not as in `synced` when they were noted."""
+        values = self.hashes_at(synced.data_ptr())
+        return [i for i in written if values[i] != self._noted_weights[i]]
+
+    def hashes_at(self, address: int) -> list[int]:
+        """Of each parameter's part of flat weights that lie there."""
+        ends = [address + 4 * begin for begin in self.begins]
+        return _core.hashes([(begin, end - begin) for begin, end in zip(ends, ends[1:])])
+
+    def _hashes_of_low(self) -> dict[int, int]:
+        if not self._masters:
+            return {}
+        dense = {i: self.parameters[i].detach() for i in self._masters}
+        dense = {i: p if p.stride() == self._strides[i] else p.contiguous() for i, p in dense.items()}
+        return dict(zip(dense, _core.hashes([(p.data_ptr(), p.nbytes) for p in dense.values()])))
 
     def read_back(self, written: list[int]) -> None:
-        """Masters of low-precision parameters take what was written to these."""
+        """Masters take what was written to low-precision parameters; elements that were left alone keep theirs."""
         for i in written:
-            parameter = self.parameters[i]
-            if parameter.dtype != torch.float32:
-                self.masters[i].copy_(parameter.detach())
+            if i in self._masters:
+                parameter, master = self.parameters[i].detach(), self._masters[i]
+                alone = parameter == master.to(parameter.dtype)
+                master.copy_(torch.where(alone, master, parameter.to(torch.float32)))
+
+    def moved(self, begin: int, count: int) -> None:
+        """Before the core moves these elements: graphs that still need the parameters as they were must notice."""
+        first = bisect.bisect_right(self.begins, begin) - 1
+        last = bisect.bisect_left(self.begins, begin + count)
+        inside = [i for i in range(first, last) if i not in self._masters]
+        _increment_versions([self.parameters[i] for i in inside])
+        for i in inside:
+            self._versions[i] = self.parameters[i]._version
 
     def publish(self) -> None:
-        """Low-precision parameters take what their masters became."""
-        for parameter, master in zip(self.parameters, self.masters):
-            if parameter.dtype != torch.float32:
-                parameter.detach().copy_(master)
-        self.note_versions()
+        """After the core moved the weights: low-precision parameters take what their masters became."""
+        for i, master in self._masters.items():
+            self.parameters[i].detach().copy_(master)
+        _increment_versions([p for i, p in enumerate(self.parameters) if i not in self._masters])
+        self.note()
 
     def collect(self, i: int) -> None:
         """Brings the gradient of a parameter into the flat one."""
         parameter, flat = self.parameters[i], self.gradients[i]
         gradient = parameter.grad
+        if flat.data_ptr() != self._gradient_homes[i] and flat.numel():
+            flat = self.gradients[i] = self._part(self._gradient, i)
         if gradient is flat:
             return
         if gradient is None:

@@ -13,11 +13,37 @@ import torch
 import torch.distributed as dist
 
 from . import _core, state, transport
-from .arena import Arena, check_parameter
+from .arena import Arena, check_parameter, dense_strides
 from .errors import InvalidArgument
 from .overlap import Overlap
 
 FIXED = ("betas", "momentum", "beta", "eps")  # of an optimizer, not of its groups
+_NOT_NUMBERS = {"params", "param_names"}  # of a group
+
+# Options that count something.
+_WHOLE = {
+    "total_steps", "variance_freeze_step", "variance_kappa", "double_every", "max_interval", "freeze_step",
+    "scale_block", "seed", "shadow_every", "verify_every", "ranks_per_node", "threads",
+}  # fmt: skip
+
+
+def plain(name: str, value: Any) -> Any:
+    """Scalars of numpy and torch, lists and whole floats as what Python has for them."""
+    if isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1:
+        return tuple(plain(name, one) for one in value)
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        value = value.item()
+    if name in _WHOLE and isinstance(value, float):
+        if not value.is_integer():
+            raise InvalidArgument(f"{name}={value}: it must be a whole number")
+        return int(value)
+    return value
+
+
+def _plain_group(group: dict[str, Any]) -> dict[str, Any]:
+    """A learning rate may stay a tensor, which schedulers then write to."""
+    kept = {name for name, value in group.items() if name == "lr" and isinstance(value, torch.Tensor)}
+    return {name: value if name in kept | _NOT_NUMBERS else plain(name, value) for name, value in group.items()}
 
 
 def _text(value: Any) -> str:
@@ -68,13 +94,13 @@ class Optimizer(torch.optim.Optimizer):
         )
         if exchange is not None:
             options["exchange"] = exchange
-        self._options = {name: _text(value) for name, value in options.items()}
+        self._options = {name: _text(plain(name, value)) for name, value in options.items()}
         self._core: _core.Optimizer | None = None
         self._overlap: Overlap | None = None
         self._wants_overlap = overlap
         self._first = True
         self._skipped = 0
-        super().__init__(params, {**defaults, "compress": True})
+        super().__init__(params, _plain_group({**defaults, "compress": True}))
         self._before_groups = process_group is None and not _initialised()
         self._transport, self._group = transport.connect(process_group, timeout)
         if self._group is not None:
@@ -89,20 +115,23 @@ class Optimizer(torch.optim.Optimizer):
         for lr, weight_decay in self._rates():
             if not 0 <= lr < math.inf or not 0 <= weight_decay < math.inf:
                 raise InvalidArgument(f"lr={lr} and weight_decay={weight_decay}: both must be finite and at least 0")
-        parameters, names, sizes = [], [], []
+        parameters, names, sizes, self._frozen = [], [], [], []
         for number, group in enumerate(self.param_groups):
             mine = [p for p in group["params"] if p.requires_grad]
-            given = group.get("param_names") or [f"parameter {len(names) + i}" for i in range(len(group["params"]))]
+            first = len(names) + len(self._frozen)
+            given = group.get("param_names") or [f"parameter {first + i}" for i in range(len(group["params"]))]
             for parameter, name in zip(group["params"], given):
                 check_parameter(parameter, name)
                 if parameter.requires_grad:
                     parameters.append(parameter)
                     names.append(name)
-            sizes.append((f"group {number}", sum(p.numel() for p in mine), bool(group["compress"])))
+                else:
+                    self._frozen.append((parameter, name))
+            sizes.append((_group_name(number, mine), sum(p.numel() for p in mine), bool(group["compress"])))
         if not parameters:
             raise InvalidArgument("no parameter requires a gradient: there is nothing to train")
         self._agree_on_shapes(parameters, names)
-        arena = Arena(parameters, names)
+        arena = Arena(parameters, names, keeps_weights=self._options["algorithm"] == "zero-one-adam")
         ranges = [(name, *_begin_count(arena.range(i))) for i, name in enumerate(names)]
         self._release()
         self._arena = arena
@@ -110,9 +139,10 @@ class Optimizer(torch.optim.Optimizer):
             self._options, arena.weights, arena.gradient, sizes, ranges, self._may_overlap(), self._transport
         )
         here = weakref.ref(self)  # neither hooks nor what they call keep the optimizer alive
+        self._buckets = self._core.buckets
         self._overlap = Overlap(
             arena,
-            self._core.buckets,
+            self._buckets,
             self._core.defers,
             start=lambda bucket: here()._start(bucket),
             rates=lambda: here()._rates(),
@@ -121,6 +151,10 @@ class Optimizer(torch.optim.Optimizer):
         self._overlap.wanted = self._may_overlap()
         self._overlap.watch()
         self._overlap_closer = weakref.finalize(self, self._overlap.remove)
+        if self._index_of is not None:
+            self._take_over({id(parameter): i for i, parameter in enumerate(parameters)})
+
+    _index_of: dict[int, int] | None = None  # under DistributedDataParallel: the parameters that it gives, by id
 
     def _may_overlap(self) -> bool:
         return self._wants_overlap and self._group is not None and float(self._options["max_grad_norm"]) == 0
@@ -135,7 +169,7 @@ class Optimizer(torch.optim.Optimizer):
         """Different models are found here, and both shapes named."""
         if self._group is None:
             return
-        lines = [f"{name} {tuple(p.shape)} {p.dtype}" for p, name in zip(parameters, names)]
+        lines = [f"{name} {tuple(p.shape)} {p.dtype}{_by_strides(p)}" for p, name in zip(parameters, names)]
         mine = "\n".join([f"{type(self).__name__}", *lines]).encode()
         digests = self._group.gather(torch.tensor(list(hashlib.sha256(mine).digest()), dtype=torch.uint8))
         if bool((digests == digests[0]).all()):
@@ -157,9 +191,25 @@ class Optimizer(torch.optim.Optimizer):
                 "add_param_group after the first step: give all groups at the start, with lr=0 for those that rest, or "
                 "make another optimizer for the new one"
             )
+        if isinstance(param_group, dict):
+            param_group.update(_plain_group(param_group))
         super().add_param_group(param_group)
         if self._core is not None:
             self._build()
+
+    def _take_in_unfrozen(self) -> None:
+        """Parameters that were frozen at construction are trained if they are unfrozen before the first step."""
+        unfrozen = [name for parameter, name in self._frozen if parameter.requires_grad]
+        if not unfrozen:
+            return
+        if self._first:
+            return self._build()
+        self._frozen = [(parameter, name) for parameter, name in self._frozen if not parameter.requires_grad]
+        warnings.warn(
+            f"{', '.join(unfrozen)} needed no gradient when the optimizer took its first step, and will not be trained: "
+            "unfreeze before the first step, train all with lr=0 for those that rest, or make another optimizer",
+            stacklevel=3,
+        )
 
     # A step.
 
@@ -175,11 +225,14 @@ class Optimizer(torch.optim.Optimizer):
 
     def _start(self, bucket: int) -> None:
         if not self._begun:
+            self._take_up_weights()
             self._core.begin(self._rates())
             self._begun = True
-        absent = [] if self._core.defers else self._overlap.absent(bucket)  # deferred: known at step()
-        if absent:
-            self._core.absent(absent)
+        if not self._core.defers:  # else nothing moves, and nothing is known to be absent, before step()
+            absent = self._overlap.absent(bucket)
+            if absent:
+                self._core.absent(absent)
+            self._arena.moved(*self._buckets[bucket])
         self._core.ready(bucket)
 
     _begun = False
@@ -191,6 +244,7 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self._take_in_unfrozen()
         self._take_up_weights()
         rates = self._rates()
         overlap = self._overlap
@@ -252,21 +306,48 @@ class Optimizer(torch.optim.Optimizer):
         self._overlap.finish(self._rates())
         self._finish("apply")
 
+    @torch.no_grad()
     def _take_up_weights(self) -> None:
-        self._arena.take_home(started=not self._first)
-        written = self._arena.written()
+        """Weights that others wrote between steps count, or are an error before anything was started."""
+        arena = self._arena
+        arena.take_home(started=not self._first)
+        if self._begun:
+            touched = [] if self._core.defers else arena.touched()
+            if touched:
+                arena.note_touched()
+                raise InvalidArgument(
+                    f"{arena.names[touched[0]]} was written to between backward and step(), after its exchange had "
+                    "started: write after step(), or set optimizer.overlap = False before training"
+                )
+            return
+        written = arena.written()
         if not written:
             return
-        self._arena.read_back(written)
-        if self._first or self._options["algorithm"] != "zero-one-adam" or self._begun:
+        arena.read_back(written)
+        if not self._first:
+            self._synced_take(written)
+        arena.note()
+
+    def _synced_take(self, written: list[int]) -> None:
+        """The weights of the last sync, which 0/1 Adam goes on from, take what was written to these parameters."""
+        places = [values for name, _, _, values, _ in self._core.state() if name.endswith("/x_sync")]
+        if not places:
             return
-        synced = torch.empty_like(self._arena.weights)
+        arena, weights = self._arena, self._arena.weights
+        synced = torch.empty_like(weights)
         self._core.synced_weights(synced)
-        if not torch.equal(synced, self._arena.weights):
+        ahead = arena.ahead_of(synced, written)
+        if ahead:
             raise InvalidArgument(
-                f"somebody wrote to {self._arena.names[written[0]]} between two steps; 0/1 Adam goes on from the weights "
-                "of the last sync and would undo it: load the model's state before the optimizer's"
+                f"{arena.names[ahead[0]]} was written to between two steps, while this rank was ahead of the last sync; "
+                "0/1 Adam goes on from the synced weights and would undo it: call optimizer.synchronize() before you "
+                "write, and load the model's state before the optimizer's"
             )
+        for i in written:
+            begin, end = arena.range(i)
+            synced[begin:end] = weights[begin:end]
+        for (begin, count), values in zip(self._buckets, places):
+            torch.from_dlpack(values).copy_(synced[begin : begin + count])
 
     def _unscale(self) -> bool:
         """For a GradScaler: divides by its scale and tells whether all ranks must skip."""
@@ -349,22 +430,26 @@ class Optimizer(torch.optim.Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """All of this rank's state, residuals and counters included: each rank saves and loads its own."""
+        self._take_up_weights()
         return state.of_rank(self)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Goes on exactly where this rank's state_dict() was taken, or from what laconic.consolidate() put together."""
+        self._take_in_unfrozen()
         state.load(self, state_dict)
 
     # What is more than a torch optimizer's.
 
     def synchronize(self) -> None:
         """After it the weights are byte-equal on all ranks. Collective; costs nothing right after a sync."""
+        self._take_up_weights()
         self._core.synchronize()
         self._arena.publish()
 
     @contextmanager
     def synced(self):
         """While inside, the model has the weights of the last sync, equal on all ranks: for evaluation and saving."""
+        self._take_up_weights()
         arena = self._arena
         own = arena.weights.clone()
         self._core.synced_weights(arena.weights)
@@ -404,3 +489,15 @@ def _initialised() -> bool:
 
 def _begin_count(ends: tuple[int, int]) -> tuple[int, int]:
     return ends[0], ends[1] - ends[0]
+
+
+def _by_strides(parameter: torch.Tensor) -> str:
+    """Names the layout of a parameter where it is not the usual one."""
+    strides = dense_strides(parameter)
+    return "" if parameter.is_contiguous() or strides != parameter.stride() else f" with strides {strides}"
+
+
+def _group_name(number: int, parameters: list) -> str:
+    """Checkpoints compare names: elements in another order belong to another group."""
+    layouts = "".join(f"{i}{_by_strides(p)}\n" for i, p in enumerate(parameters) if _by_strides(p))
+    return f"group {number}, strided {hashlib.sha256(layouts.encode()).hexdigest()[:8]}" if layouts else f"group {number}"

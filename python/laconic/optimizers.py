@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterable
 
 from .errors import InvalidArgument
-from .optimizer import Optimizer
+from .optimizer import Optimizer, plain
 
 _SHARED = """
     Shared by all optimizers: `process_group` (default: all ranks), `ranks_per_node` (None: flat, always coded; a number
@@ -24,6 +24,13 @@ def _aliased(given: dict[str, Any], aliases: dict[str, str], options: dict[str, 
         if alias in given:
             options[name] = given.pop(alias)
     return given
+
+
+def _moments(betas: Iterable[float]) -> dict[str, float]:
+    both = plain("betas", betas)
+    if not isinstance(both, tuple) or len(both) != 2:
+        raise InvalidArgument(f"betas={betas}: give two numbers")
+    return dict(beta1=both[0], beta2=both[1])
 
 
 def _documented(cls: type) -> type:
@@ -72,7 +79,7 @@ class ZeroOneAdam(Optimizer):
         **shared: Any,
     ) -> None:
         options = dict(
-            algorithm="zero-one-adam", beta1=betas[0], beta2=betas[1], epsilon=eps, weight_decay=weight_decay,
+            algorithm="zero-one-adam", **_moments(betas), epsilon=eps, weight_decay=weight_decay,
             bias_correction=bias_correction, total_steps=total_steps, variance_freeze_step=variance_freeze_step,
             variance_kappa=variance_kappa, double_every=double_every, max_interval=max_interval,
             scale_block=scale_block, scale_norm=scale_norm, variance_floor=variance_floor,
@@ -121,7 +128,7 @@ class OneBitAdam(Optimizer):
         **shared: Any,
     ) -> None:
         options = dict(
-            algorithm="one-bit-adam", beta1=betas[0], beta2=betas[1], epsilon=eps, weight_decay=weight_decay,
+            algorithm="one-bit-adam", **_moments(betas), epsilon=eps, weight_decay=weight_decay,
             bias_correction=bias_correction, total_steps=total_steps, freeze_step=freeze_step,
             scale_block=scale_block, scale_norm=scale_norm, variance_floor=variance_floor,
         )  # fmt: skip
@@ -189,7 +196,7 @@ class AdamW(Optimizer):
         **shared: Any,
     ) -> None:
         options = dict(
-            algorithm="adamw", beta1=betas[0], beta2=betas[1], epsilon=eps, weight_decay=weight_decay,
+            algorithm="adamw", **_moments(betas), epsilon=eps, weight_decay=weight_decay,
             bias_correction=bias_correction, scale_block=scale_block,
         )  # fmt: skip
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay), options, **shared)

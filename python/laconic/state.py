@@ -46,6 +46,7 @@ def _header(optimizer: Optimizer) -> dict[str, Any]:
         "rank": optimizer._transport.rank,
         "ranks": optimizer._transport.size,
         "shapes": [tuple(p.shape) for p in optimizer._arena.parameters],
+        "strides": optimizer._arena.layouts(),
     }
 
 
@@ -121,6 +122,12 @@ def _check(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     for i, (there, own) in enumerate(zip(shapes, mine)):
         if there != own:
             raise InvalidArgument(f"{optimizer._arena.names[i]} is {there} in the state and {own} here")
+        there, own = (h.get("strides", {}).get(i, "contiguous") for h in (header, here))
+        if own != (there if isinstance(there, str) else tuple(there)):
+            raise InvalidArgument(
+                f"the elements of {optimizer._arena.names[i]} have strides {there} in the state and {own} here: give it "
+                "the same memory format before the optimizer is made"
+            )
     if len(saved["param_groups"]) != len(optimizer.param_groups):
         counts = f"{len(saved['param_groups'])} groups, this optimizer {len(optimizer.param_groups)}"
         raise InvalidArgument(f"the state has {counts}")
@@ -153,6 +160,7 @@ def consolidate(optimizer: Optimizer) -> dict[str, Any]:
     >>> optimizer = laconic.OneBitAdam([weight], lr=0.1, freeze_step=2)
     >>> optimizer.load_state_dict(laconic.consolidate(optimizer))
     """
+    optimizer._take_up_weights()
     tensors, whole = {}, []
     lengths = _lengths(optimizer)
     for part in _parts(optimizer):
@@ -220,6 +228,7 @@ class Sharded:
     def state_dict(self) -> dict[str, Any]:
         if self._saved_in is not None:
             return self._asked()
+        self._optimizer._take_up_weights()
         optimizer, parts = self._optimizer, _parts(self._optimizer)
         places = {part.name: (part.spread, part.begin) for part in parts}
         header = _header(optimizer) | {"places": places, "param_groups": _groups(optimizer)}
@@ -292,6 +301,7 @@ def save(path: Any, optimizer: Optimizer, extra: dict[str, str] | None = None) -
     ...     laconic.resume(folder + "/checkpoint", optimizer)
     {'epoch': '3'}
     """
+    optimizer._take_up_weights()
     _core.save_checkpoint(str(path), optimizer._core, dict(extra or {}))
 
 
