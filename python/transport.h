@@ -10,8 +10,9 @@ namespace laconic::python {
 
 // A Transport whose bytes are moved by a Python object, laconic.transport.Group: rank, size and
 // host; post(kind, root, address, bytes), arrive() -> (address, bytes from block to block),
-// split(color). Any thread may call; the interpreter's lock is taken for each call only. What
-// Python raises becomes laconic::Error with the code that the exception carries, else kTransport.
+// split(color), interrupt(exception). Any thread may call; the interpreter's lock is taken for each
+// call only. What Python raises becomes laconic::Error with the code that the exception carries,
+// else kTransport; what is no Exception (KeyboardInterrupt) stays what it is.
 class PythonTransport final : public Transport {
  public:
   explicit PythonTransport(nanobind::object group);
@@ -27,6 +28,8 @@ class PythonTransport final : public Transport {
   void post(const Exchange& exchange, std::span<const std::byte> in) override;
   Blocks arrive() override;
   void retire() override;
+  // Lets handlers of signals run; what they raise, KeyboardInterrupt say, ends the exchange.
+  void idle() noexcept override;
   std::unique_ptr<Transport> split(int color) override;
 
  private:
