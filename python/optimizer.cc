@@ -64,21 +64,14 @@ nb::object view(std::span<T> values, nb::handle owner) {
   return nb::cast(nb::ndarray<T, nb::ndim<1>>(values.data(), {values.size()}, owner));
 }
 
-// (name, spread, begin, values); values are the optimizer's own memory.
 nb::list state(nb::object self) {
-  static constexpr const char* kSpreads[] = {"same", "mean", "owned", "scalar"};
-  nb::list all;
   Handle& handle = nb::cast<Handle&>(self);
   std::vector<State> states;
   {
     nb::gil_scoped_release unlocked;
     states = handle->state();
   }
-  for (const State& one : states)
-    all.append(nb::make_tuple(
-        one.name, kSpreads[static_cast<std::size_t>(one.spread)], one.begin,
-        one.spread == Spread::kScalar ? view(one.scalars, self) : view(one.values, self)));
-  return all;
+  return pieces(states, self);
 }
 
 nb::dict stats(const Handle& self) {
@@ -157,6 +150,16 @@ void bind_checkpoints(nb::module_& module) {
 }
 
 }  // namespace
+
+nb::list pieces(const std::vector<State>& states, nb::handle owner) {
+  static constexpr const char* kSpreads[] = {"same", "mean", "owned", "scalar"};
+  nb::list all;
+  for (const State& one : states)
+    all.append(nb::make_tuple(
+        one.name, kSpreads[static_cast<std::size_t>(one.spread)], one.begin,
+        one.spread == Spread::kScalar ? view(one.scalars, owner) : view(one.values, owner)));
+  return all;
+}
 
 void bind_optimizer(nb::module_& module) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
