@@ -89,23 +89,14 @@ nb::object view(std::span<T> values, nb::handle owner) {
   return nb::cast(nb::ndarray<T, nb::ndim<1>>(values.data(), {values.size()}, owner));
 }
 
-// (name, spread, begin, values, optional); values are the optimizer's own memory.
 nb::list state(nb::object self) {
-  static constexpr const char* kSpreads[] = {"same", "mean", "owned", "scalar", "rank"};
-  nb::list all;
   Handle& handle = nb::cast<Handle&>(self);
   std::vector<State> states;
   {
     nb::gil_scoped_release unlocked;
     states = handle->state();
   }
-  for (const State& one : states)
-    all.append(nb::make_tuple(
-        one.name, kSpreads[static_cast<std::size_t>(one.spread)], one.begin,
-        one.values.empty() && !one.scalars.empty() ? view(one.scalars, self)
-                                                   : view(one.values, self),
-        one.optional));
-  return all;
+  return pieces(states, self);
 }
 
 nb::dict stats(const Handle& self) {
@@ -184,6 +175,17 @@ void bind_checkpoints(nb::module_& module) {
 }
 
 }  // namespace
+
+nb::list pieces(const std::vector<State>& states, nb::handle owner) {
+  static constexpr const char* kSpreads[] = {"same", "mean", "owned", "scalar", "rank"};
+  nb::list all;
+  for (const State& one : states)
+    all.append(nb::make_tuple(one.name, kSpreads[static_cast<std::size_t>(one.spread)], one.begin,
+                              one.scalars.empty() ? view(one.values, owner)
+                                                  : view(one.scalars, owner),
+                              one.optional));
+  return all;
+}
 
 void bind_optimizer(nb::module_& module) {
   using Release = nb::call_guard<nb::gil_scoped_release>;

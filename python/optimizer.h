@@ -4,6 +4,9 @@
 #include <nanobind/ndarray.h>
 
 #include <span>
+#include <vector>
+
+#include "laconic/collective/mean.h"
 
 namespace laconic::python {
 
@@ -13,6 +16,9 @@ using Floats =
     nanobind::ndarray<float, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
 
 inline std::span<float> span_of(const Floats& array) { return {array.data(), array.size()}; }
+
+// (name, spread, begin, values, optional) of each; values are the memory of `owner`, which they keep alive.
+nanobind::list pieces(const std::vector<State>& states, nanobind::handle owner);
 
 void bind_means(nanobind::module_& module);
 void bind_optimizer(nanobind::module_& module);

@@ -22,6 +22,7 @@ auto with_interpreter(Call call) {
   try {
     return call();
   } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_Exception)) throw;
     const Code code = code_of(error);
     const std::string text = nb::cast<std::string>(nb::str(error.value()));
     throw Error(code, text);
@@ -69,6 +70,20 @@ Blocks PythonTransport::arrive() {
 void PythonTransport::retire() {
   flight_.check_retire();
   ++flight_.retired;
+}
+
+void PythonTransport::idle() noexcept {
+  nb::gil_scoped_acquire lock;
+  if (PyErr_CheckSignals() == 0) return;
+  try {
+    nb::raise_python_error();
+  } catch (nb::python_error& raised) {
+    try {
+      group_.attr("interrupt")(raised.value());
+    } catch (nb::python_error& error) {
+      error.discard_as_unraisable("laconic");
+    }
+  }
 }
 
 std::unique_ptr<Transport> PythonTransport::split(int color) {

@@ -12,10 +12,11 @@ namespace laconic::python {
 
 // A Transport whose bytes are moved by a Python object, laconic.transport.Group: rank, size and
 // host; post(kind, root, address, bytes), arrive() -> the address of the blocks, which lie one
-// after the other (one for all ranks after a broadcast), split(color). Any thread may call; the
-// interpreter's lock is taken for each call only. What Python raises becomes laconic::Error with
-// the code that the exception carries, else kTransport. Ranks that post messages of different
-// lengths are not recognised: Gloo ends the program.
+// after the other (one for all ranks after a broadcast), split(color), interrupt(exception). Any
+// thread may call; the interpreter's lock is taken for each call only. What Python raises becomes
+// laconic::Error with the code that the exception carries, else kTransport; what is no Exception
+// (KeyboardInterrupt) stays what it is. Ranks that post messages of different lengths are not
+// recognised: Gloo ends the program.
 class PythonTransport final : public Transport {
  public:
   explicit PythonTransport(nanobind::object group);
@@ -31,6 +32,8 @@ class PythonTransport final : public Transport {
   void post(const Exchange& exchange, std::span<const std::byte> in) override;
   Blocks arrive() override;
   void retire() override;
+  // Lets handlers of signals run; what they raise, KeyboardInterrupt say, ends the exchange.
+  void idle() noexcept override;
   std::unique_ptr<Transport> split(int color) override;
 
  private:

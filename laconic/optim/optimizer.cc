@@ -64,7 +64,8 @@ class Engine final : public Optimizer {
     if (chooses)
       choice_ = std::make_unique<Choice>(config_, nodes_, flat_.world ? &flat_ : nullptr, pool_,
                                          switching_);
-    queue_ = std::make_unique<StepQueue>(buckets(), [this](int b) { work(b); });
+    queue_ = std::make_unique<StepQueue>(
+        buckets(), [this](int b) { work(b); }, [this] { transport_.idle(); });
   }
 
   void begin(double lr) override {

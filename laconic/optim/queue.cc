@@ -4,8 +4,10 @@
 
 namespace laconic {
 
-StepQueue::StepQueue(int buckets, std::function<void(int)> work)
-    : work_(std::move(work)), ready_(static_cast<std::size_t>(buckets)) {}
+StepQueue::StepQueue(int buckets, std::function<void(int)> work, std::function<void()> idle)
+    : work_(std::move(work)),
+      idle_(std::move(idle)),
+      ready_(static_cast<std::size_t>(buckets)) {}
 
 StepQueue::~StepQueue() {
   {
@@ -42,7 +44,11 @@ void StepQueue::finish() {
   all_ready_ = true;
   if (started_) {
     changed_.notify_all();
-    changed_.wait(lock, [this] { return next_ < 0; });
+    while (!changed_.wait_for(lock, kIdle, [this] { return next_ < 0; })) {
+      lock.unlock();
+      idle_();
+      lock.lock();
+    }
   } else {
     run(lock);
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -15,7 +16,8 @@ namespace laconic {
 // there.
 class StepQueue {
  public:
-  StepQueue(int buckets, std::function<void(int bucket)> work);
+  // `idle` is called every kIdle by a finish() that waits for the queue's thread; it does not throw.
+  StepQueue(int buckets, std::function<void(int bucket)> work, std::function<void()> idle = [] {});
   ~StepQueue();
   StepQueue(const StepQueue&) = delete;
   StepQueue& operator=(const StepQueue&) = delete;
@@ -27,10 +29,13 @@ class StepQueue {
   void finish();
 
  private:
+  static constexpr std::chrono::milliseconds kIdle{100};
+
   void loop();
   void run(std::unique_lock<std::mutex>& lock);
 
   const std::function<void(int)> work_;
+  const std::function<void()> idle_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<bool> ready_;

@@ -64,6 +64,10 @@ class Transport {
   // frees it when nobody can be reading it. By default that is never.
   virtual void keep(Buffer<std::byte> memory) noexcept;
 
+  // Called every now and then by a thread that waits for one which is in this transport: it may make
+  // that one give up. Any thread, at any time. By default it does nothing.
+  virtual void idle() noexcept {}
+
   // The ranks that gave the same color, in the order of their ranks here. Collective. REQUIRES:
   // color >= 0 and nothing is in flight (throws otherwise).
   virtual std::unique_ptr<Transport> split(int color) = 0;

@@ -21,6 +21,7 @@ class Wrapper : public Transport {
   Blocks arrive() override { return inner_.arrive(); }
   void retire() override { inner_.retire(); }
   void keep(Buffer<std::byte> memory) noexcept override { inner_.keep(std::move(memory)); }
+  void idle() noexcept override { inner_.idle(); }
   std::unique_ptr<Transport> split(int color) final;
 
  protected:

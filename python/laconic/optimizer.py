@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 import warnings
 import weakref
+from collections import defaultdict
 from contextlib import contextmanager
 from typing import Any, Callable, Iterable
 
@@ -54,6 +56,20 @@ def _text(value: Any) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
+class _Elsewhere(defaultdict):
+    """`state` of the optimizers: nothing, the core has it."""
+
+    def __bool__(self) -> bool:
+        # Where it finds none, torch.distributed.checkpoint takes a step to fill it, and then looks for parameters there.
+        if sys._getframe(1).f_globals.get("__name__") == "torch.distributed.checkpoint.state_dict":
+            raise InvalidArgument(
+                "torch's conversions of optimizer states (get_optimizer_state_dict, set_optimizer_state_dict) need a "
+                "state per parameter, which laconic's optimizers do not have: give laconic.Sharded(optimizer) to "
+                "torch.distributed.checkpoint"
+            )
+        return len(self) > 0
+
+
 class Optimizer(torch.optim.Optimizer):
     """Base of laconic's optimizers. Construction is collective over `process_group`: all ranks make the same one."""
 
@@ -100,7 +116,9 @@ class Optimizer(torch.optim.Optimizer):
         self._wants_overlap = overlap
         self._first = True
         self._skipped = 0
+        self._awaits: str | None = None  # what is missing of a state that was loaded
         super().__init__(params, _plain_group({**defaults, "compress": True}))
+        self.state = _Elsewhere(dict)
         self._before_groups = process_group is None and not _initialised()
         self._transport, self._group = transport.connect(process_group, timeout)
         if self._group is not None:
@@ -240,6 +258,7 @@ class Optimizer(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step, the same one on every rank: collective unless the schedule says that it is silent."""
+        self._check_usable()
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -261,6 +280,12 @@ class Optimizer(torch.optim.Optimizer):
             self._core.change_rates(rates)
         self._finish("exchange again" if changed and self._core.defers else "apply")
         return loss
+
+    def _check_usable(self) -> None:
+        if self._awaits is not None:
+            raise InvalidArgument(self._awaits)
+        if self._group is not None:
+            self._group.check()
 
     def _finish(self, how: str) -> None:
         """Ends the step that has begun, on all ranks alike."""
@@ -364,11 +389,21 @@ class Optimizer(torch.optim.Optimizer):
         if self._group is not None:
             bad = self._group.gather(bad).max()
         if bool(bad > 0):
+            self._found_inf_everywhere()
             return True
         scale = getattr(self, "grad_scale", None)
         if scale is not None:
             self._arena.gradient.mul_(1.0 / float(scale))
         return False
+
+    def _found_inf_everywhere(self) -> None:
+        """The scaler of every rank must see it, or their scales differ; what it gave as found_inf is a copy."""
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code is not torch.amp.GradScaler.step.__code__:
+            frame = frame.f_back
+        if frame is not None:
+            for found in frame.f_locals["self"]._found_inf_per_device(self).values():
+                found.fill_(1.0)
 
     def _refuse_averaged(self) -> None:
         """Gradients that are equal on all ranks were averaged by somebody else, or all ranks see the same data."""
@@ -430,13 +465,29 @@ class Optimizer(torch.optim.Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """All of this rank's state, residuals and counters included: each rank saves and loads its own."""
+        for hook in self._optimizer_state_dict_pre_hooks.values():
+            hook(self)
         self._take_up_weights()
-        return state.of_rank(self)
+        saved = state.of_rank(self)
+        for hook in self._optimizer_state_dict_post_hooks.values():
+            saved = _or(hook(self, saved), saved)
+        return saved
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Goes on exactly where this rank's state_dict() was taken, or from what laconic.consolidate() put together."""
+        saved = state_dict.copy()
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+            saved = _or(hook(self, saved), saved)
         self._take_in_unfrozen()
-        state.load(self, state_dict)
+        state.load(self, saved)
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
+            hook(self)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise InvalidArgument(
+            "an optimizer of laconic is one of several ranks' and cannot be copied or pickled: save its state_dict() "
+            "(or laconic.save); for a copy of the model make another optimizer and load_state_dict(...) the state"
+        )
 
     # What is more than a torch optimizer's.
 
@@ -481,6 +532,10 @@ class Optimizer(torch.optim.Optimizer):
 
     def __repr__(self) -> str:
         return f"{super().__repr__()}\n[{self.describe()}]" if self._core is not None else super().__repr__()
+
+
+def _or(returned: dict | None, before: dict) -> dict:
+    return before if returned is None else returned
 
 
 def _initialised() -> bool:

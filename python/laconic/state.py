@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import io
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,9 @@ _FREE = {"total_steps", "threads", "shadow_every", "verify_every"}
 _KEPT = {"params", "param_names", "compress", "betas", "momentum", "beta", "eps"}
 _WEIGHTS = "weights"
 _APART = ("mean", "owned")  # how state lies over the ranks, where each has its own
-_RANK = re.compile(r"(?:^|\.)(rank(\d+)/.*)$")
+_RANK = re.compile(r"(?:^|\.)(rank(\d+)/(.*))$")
+_PLAIN = (bool, int, float, type(None))  # beside text, of what laconic.save takes
+_JSON = "laconic.json"  # names those of `extra` that are no text
 
 
 class _Part:
@@ -37,7 +41,12 @@ def _parts(optimizer: Optimizer) -> list[_Part]:
 
 
 def _groups(optimizer: Optimizer) -> list[dict]:
-    return torch.optim.Optimizer.state_dict(optimizer)["param_groups"]
+    packed, first = [], 0
+    for group in optimizer.param_groups:
+        numbers = list(range(first, first + len(group["params"])))
+        packed.append({name: value for name, value in group.items() if name != "params"} | {"params": numbers})
+        first += len(numbers)
+    return packed
 
 
 def _header(optimizer: Optimizer) -> dict[str, Any]:
@@ -51,31 +60,56 @@ def _header(optimizer: Optimizer) -> dict[str, Any]:
 
 
 def of_rank(optimizer: Optimizer) -> dict[str, Any]:
-    tensors = {part.name: part.values for part in _parts(optimizer)}
-    if _keeps_weights(optimizer, tensors):
-        tensors[_WEIGHTS] = optimizer._arena.weights
+    """What only this rank has is named after it, so that torch.distributed.checkpoint keeps that of each."""
+    parts = _parts(optimizer)
+    own = f"rank{optimizer._transport.rank}/" if optimizer._transport.size > 1 else ""
+    tensors = {(own if part.spread in (*_APART, "rank") else "") + part.name: part.values for part in parts}
+    # torch.distributed.checkpoint loads into these tensors. The first step, and loading the model, would undo that.
+    if optimizer._core.stats()["step"] == 0:
+        tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    if _synced(parts):  # between syncs the model's own state_dict does not tell this rank's weights
+        tensors[own + _WEIGHTS] = optimizer._arena.weights.clone()
+    elif any(p.dtype != torch.float32 for p in optimizer._arena.parameters):
+        tensors[_WEIGHTS] = optimizer._arena.weights.clone()
     return {"state": tensors, "param_groups": _groups(optimizer), "laconic": _header(optimizer)}
 
 
-def _keeps_weights(optimizer: Optimizer, tensors: dict[str, Tensor]) -> bool:
-    """Where the model's own state_dict does not tell this rank's weights: between syncs, and with masters."""
-    masters = any(p.dtype != torch.float32 for p in optimizer._arena.parameters)
-    synced = [tensors[name] for name in tensors if name.endswith("/x_sync")]
-    return masters or bool(synced) and not torch.equal(torch.cat(synced), optimizer._arena.weights)
+def elsewhere(optimizer: Optimizer, where: str) -> dict[str, Any]:
+    """What stands for a state that laconic.save wrote to another place: settings of groups only."""
+    return {"state": {}, "param_groups": _groups(optimizer), "laconic": _header(optimizer) | {"elsewhere": where}}
+
+
+def _synced(parts: list[_Part]) -> list[Tensor]:
+    return [part.values for part in parts if part.name.endswith("/x_sync")]
+
+
+def _without_ranks(saved: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Header and tensors under their own names, and whose they are."""
+    header, tensors = dict(saved["laconic"]), {}
+    for name, tensor in saved["state"].items():
+        found = _RANK.match(name)
+        if found:
+            header["rank"] = int(found[2])
+        tensors[found[3] if found else name] = tensor
+    return header, tensors
 
 
 def load(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     _check(optimizer, saved)
-    header, tensors = saved["laconic"], saved["state"]
-    whole = header.get("consolidated", False)
-    same_rank = header["rank"] == optimizer._transport.rank and header["ranks"] == optimizer._transport.size
-    if not whole and not same_rank:
-        raise InvalidArgument(
-            f"this state is of rank {header['rank']} of {header['ranks']}, here is rank {optimizer._transport.rank} of "
-            f"{optimizer._transport.size}: each rank loads its own; for another number of ranks save "
-            "laconic.consolidate(optimizer)"
-        )
+    header, tensors = _without_ranks(saved)
+    if "elsewhere" in header:
+        _load_groups(optimizer, saved["param_groups"])
+        optimizer._awaits = f"the state that was loaded lies elsewhere: {header['elsewhere']}"
+        return
     parts = _parts(optimizer)
+    same_rank = header["rank"] == optimizer._transport.rank and header["ranks"] == optimizer._transport.size
+    if not header.get("consolidated", False) and not same_rank:
+        _refuse_specific(optimizer, parts, header, tensors)
+        lengths = _lengths(optimizer)
+        nothing = {part.name: torch.zeros(lengths[_bucket_of(part.name)]) for part in parts if part.spread in _APART}
+        tensors |= nothing
+        header |= {"consolidated": True, "whole": list(nothing)}
+    whole = header.get("consolidated", False)
     taken = [part for part in parts if not whole or part.spread not in _APART]
     _check_tensors(taken, tensors)
     for part in taken:
@@ -92,22 +126,41 @@ def load(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     finish_load(optimizer, saved["param_groups"])
 
 
+def _refuse_specific(optimizer: Optimizer, parts: list[_Part], header: dict, tensors: dict[str, Tensor]) -> None:
+    """Another rank's state is as good as one's own where ranks hold nothing for themselves."""
+    apart = [tensors[part.name] for part in parts if part.spread in _APART and part.name in tensors]
+    synced = [tensors[part.name] for part in parts if part.name.endswith("/x_sync") and part.name in tensors]
+    moved = bool(synced) and _WEIGHTS in tensors and not torch.equal(torch.cat(synced), tensors[_WEIGHTS])
+    if not moved and not any(bool(values.any()) for values in apart):
+        return
+    raise InvalidArgument(
+        f"this state is of rank {header['rank']} of {header['ranks']}, here is rank {optimizer._transport.rank} of "
+        f"{optimizer._transport.size}: each rank loads its own; for another number of ranks save "
+        "laconic.consolidate(optimizer); for Hugging Face's Trainer use laconic.integrations.transformers.LaconicCallback"
+    )
+
+
 def finish_load(optimizer: Optimizer, groups: list[dict] | None) -> None:
     optimizer._core.restored()
     optimizer._first = optimizer._core.stats()["step"] == 0
+    optimizer._awaits = None
     optimizer._arena.publish()
-    for group, saved in zip(optimizer.param_groups, groups or []):
-        group.update({name: value for name, value in saved.items() if name in group and name not in _KEPT})
+    _load_groups(optimizer, groups or [])
+
+
+def _load_groups(optimizer: Optimizer, groups: list[dict]) -> None:
+    for group, saved in zip(optimizer.param_groups, groups):
+        group.update({name: copy.deepcopy(value) for name, value in saved.items() if name not in _KEPT})
 
 
 def _load_weights(optimizer: Optimizer, tensors: dict[str, Tensor], parts: list[_Part]) -> None:
     weights = optimizer._arena.weights
+    optimizer._arena.take_home(started=False)
     if _WEIGHTS in tensors:
         weights.copy_(tensors[_WEIGHTS])
-    elif any(part.name.endswith("/x_sync") for part in parts):
-        torch.cat([part.values for part in parts if part.name.endswith("/x_sync")], out=weights)
+    elif _synced(parts):
+        torch.cat(_synced(parts), out=weights)
     else:
-        optimizer._arena.take_home(started=False)
         optimizer._arena.read_back(optimizer._arena.written())
 
 
@@ -289,29 +342,46 @@ def _unpacked(header: Tensor) -> dict[str, Any]:
     return torch.load(io.BytesIO(header.numpy().tobytes()), weights_only=True)
 
 
-def save(path: Any, optimizer: Optimizer, extra: dict[str, str] | None = None) -> None:
+def save(path: Any, optimizer: Optimizer, extra: dict[str, Any] | None = None) -> None:
     """Writes a checkpoint folder that all ranks share, weights included; the one before stays until it is whole.
 
-    The same files as the C++ library's, in safetensors format. Collective.
+    `extra` is text, numbers, truth values and None of your own, by name. The same files as the C++ library's, in
+    safetensors format. Collective.
 
     >>> import tempfile, torch, laconic
     >>> optimizer = laconic.SGD([torch.nn.Parameter(torch.ones(10))], lr=0.1)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     laconic.save(folder + "/checkpoint", optimizer, {"epoch": "3"})
+    ...     laconic.save(folder + "/checkpoint", optimizer, {"epoch": 3})
     ...     laconic.resume(folder + "/checkpoint", optimizer)
-    {'epoch': '3'}
+    {'epoch': 3}
     """
     optimizer._take_up_weights()
-    _core.save_checkpoint(str(path), optimizer._core, dict(extra or {}))
+    _core.save_checkpoint(str(path), optimizer._core, _as_text(extra or {}))
 
 
-def resume(path: Any, optimizer: Optimizer) -> dict[str, str]:
+def _as_text(extra: dict[str, Any]) -> dict[str, str]:
+    for name, value in extra.items():
+        if not isinstance(name, str) or name == _JSON or not isinstance(value, (str, *_PLAIN)):
+            wanted = "names are text, values text, numbers, True, False or None"
+            raise InvalidArgument(f"extra has {name!r}: {value!r}; {wanted}")
+    others = [name for name, value in extra.items() if not isinstance(value, str)]
+    text = {name: json.dumps(value) if name in others else value for name, value in extra.items()}
+    return text | ({_JSON: json.dumps(others)} if others else {})
+
+
+def _from_text(extra: dict[str, str]) -> dict[str, Any]:
+    others = json.loads(extra.pop(_JSON, "[]"))
+    return extra | {name: json.loads(extra[name]) for name in others}
+
+
+def resume(path: Any, optimizer: Optimizer) -> dict[str, Any]:
     """Loads what save() wrote, with the same ranks exactly, with others as consolidate() does; returns `extra`.
 
     >>> import laconic
     >>> laconic.resume.__name__
     'resume'
     """
+    optimizer._arena.take_home(started=False)
     _core.load_checkpoint(str(path), optimizer._core)
     finish_load(optimizer, None)
-    return _core.checkpoint_extra(str(path))
+    return _from_text(_core.checkpoint_extra(str(path)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import concurrent.futures
 import contextlib
 import ctypes
 import itertools
@@ -11,6 +12,7 @@ import time
 import weakref
 from collections import Counter, deque
 from datetime import timedelta
+from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
@@ -25,6 +27,8 @@ _DEFAULT_TIMEOUT = timedelta(minutes=5)
 _LOOK = timedelta(seconds=1)  # how long a wait goes on before it looks whether others gave up
 _GRACE = 5.0  # seconds that the others have to say that they are alive
 
+_ANEW = "make another optimizer, on all ranks, and go on from a checkpoint"
+
 _opened: Counter = Counter()
 _open: weakref.WeakSet = weakref.WeakSet()
 
@@ -35,6 +39,20 @@ _open: weakref.WeakSet = weakref.WeakSet()
 def _close_all() -> None:
     for group in list(_open):
         group.close()
+
+
+def _interruptible(work: Callable[[], Any]) -> Any:
+    """What `work` returns; signals are handled while it runs, on a thread of its own."""
+    outcome: concurrent.futures.Future = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return outcome.result()
 
 
 class Group:
@@ -65,12 +83,13 @@ class Group:
         self._arrived: torch.Tensor | None = None
         self._splits = itertools.count()
         self._closed = threading.Event()
+        self._interrupts: list[BaseException] = []
         _open.add(self)
 
     def _connect(self):
         if self.backend == "gloo":
             try:
-                return dist.ProcessGroupGloo(self._store, self.rank, self.size, self.timeout)
+                return _interruptible(lambda: dist.ProcessGroupGloo(self._store, self.rank, self.size, self.timeout))
             except RuntimeError as error:
                 raise self._diagnosis(error) from error
         return dist.new_group(self.ranks, self.timeout, self.backend, use_local_synchronization=True)
@@ -78,6 +97,7 @@ class Group:
     # What the core calls.
 
     def post(self, kind: int, root: int, address: int, size: int) -> None:
+        self.check()
         given = self._view(address, size)
         if kind == BROADCAST:
             out = given if self.rank == root else self._take(size)
@@ -103,12 +123,26 @@ class Group:
     def split(self, color: int) -> Group:
         colors = self.gather(torch.tensor([color]))[:, 0].tolist()
         ranks = [rank for rank, other in zip(self.ranks, colors) if other == color]
-        return Group(ranks, self.timeout, self.backend, f"{self.name}/split{next(self._splits)}/")
+        part = Group(ranks, self.timeout, self.backend, f"{self.name}/split{next(self._splits)}/")
+        part._interrupts = self._interrupts
+        return part
+
+    def interrupt(self, error: BaseException) -> None:
+        """Whoever waits in an exchange raises this; the group is unusable afterwards."""
+        self._interrupts.append(error)
+
+    def check(self) -> None:
+        if self._interrupts:
+            what = type(self._interrupts[0]).__name__
+            raise Error("transport", f"{what} came in the middle of an exchange: {_ANEW}")
+        if self._group is None:
+            raise Error("transport", f"the group of this optimizer is closed: {_ANEW}")
 
     # What the package itself says to the others.
 
     def gather(self, mine: torch.Tensor) -> torch.Tensor:
         """Every rank's row; `mine` has the same shape everywhere."""
+        self.check()
         out = mine.new_empty((self.size, *mine.shape))
         flat = mine.contiguous().reshape(-1).view(torch.uint8)
         self._wait(self._group._allgather_base(out.view(-1).view(torch.uint8), flat, c10d.AllgatherOptions()))
@@ -125,7 +159,8 @@ class Group:
     def close(self) -> None:
         """Lets go of the process group; whoever waits in it gives up."""
         self._closed.set()
-        if self._flight and hasattr(self._group, "abort"):  # its destructor would wait for the others
+        waits = self._flight or self._interrupts  # then its destructor would wait for the others
+        if waits and hasattr(self._group, "abort"):
             self._group.abort()
         self._flight.clear()
         self._group = None
@@ -149,12 +184,20 @@ class Group:
             self._free.setdefault(tensor.numel(), []).append(tensor)
 
     def _wait(self, work) -> None:
-        deadline = time.monotonic() + self.timeout.total_seconds()
+        try:
+            self._wait_until(work, time.monotonic() + self.timeout.total_seconds())
+        except (KeyboardInterrupt, SystemExit) as error:  # raised by the handler of a signal
+            self.interrupt(error)
+            raise
+
+    def _wait_until(self, work, deadline: float) -> None:
         while True:
             try:
                 work.wait(_LOOK)
                 return
             except RuntimeError as error:
+                if self._interrupts:
+                    raise self._interrupts[0] from None
                 if work.is_completed() or time.monotonic() > deadline or self._others_gave_up():
                     raise self._diagnosis(error) from error
                 if self._closed.is_set():

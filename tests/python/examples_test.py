@@ -1,6 +1,7 @@
 """The examples run, alone and under torchrun."""
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -26,7 +27,7 @@ def test_the_first_example_runs_alone_and_on_two_ranks():
 def test_a_trainer_that_nobody_told_is_found_at_the_first_step(tmp_path):
     pytest.importorskip("transformers")
     script = tmp_path / "trainer.py"
-    script.write_text((EXAMPLES / "trainer.py").read_text().replace(", callbacks=[TakeOver()]", ""))
+    script.write_text((EXAMPLES / "trainer.py").read_text().replace("TakeOver(), ", ""))
     done = torchrun(2, script, "10", check=False)
     assert done.returncode and "DistributedDataParallel has averaged them" in done.stderr
 
@@ -43,6 +44,14 @@ def test_measurements_give_a_row_for_everything():
     assert rows["laconic one-bit"]["bytes_sent_per_rank"] < 1.2 * rows["packed bytes alone"]["bytes_sent_per_rank"]
     steps = [sys.executable, "-m", "laconic.bench", "steps", "--elements", "100000", "--repeats", "3"]
     assert "laconic.ZeroOneAdam" in subprocess.run(steps, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_trainer_goes_on_from_its_folder(tmp_path):
+    pytest.importorskip("transformers")
+    torchrun(2, EXAMPLES / "trainer.py", "40", tmp_path)
+    shutil.rmtree(tmp_path / "checkpoint-40")
+    done = torchrun(2, EXAMPLES / "trainer.py", "40", tmp_path)
+    assert (tmp_path / "checkpoint-40/laconic").is_dir() and "final loss" in done.stdout
 
 
 def test_the_trainer_of_hugging_face_learns():

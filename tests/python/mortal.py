@@ -1,9 +1,11 @@
-"""Ranks that may die. mortal.py killed|late overlap|plain; mortal.py resumed FOLDER; mortal.py leaves|absent|restarted."""
+"""Ranks that may die. mortal.py killed|late|interrupted overlap|plain; mortal.py resumed FOLDER; mortal.py
+leaves|absent|restarted|hooked."""
 import faulthandler
 import hashlib
 import os
 import signal
 import sys
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -43,6 +45,61 @@ def dies(what, overlap):
     store.set(f"over{rank}", "1")
     if rank == 0:  # it holds the store, which the others still need
         store.wait([f"over{other}" for other in range(last)], timedelta(seconds=60))
+    os._exit(0)
+
+
+def interrupted(overlap):
+    """Ctrl-C reaches rank 0 when it waits in step() for rank 1, which does not come before that is over."""
+    laconic.init_process_group(timeout=timedelta(seconds=60))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start jobs in the background without
+    rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
+    model = network()
+    optimizer = laconic.AdamW(model.parameters(), lr=1e-3, overlap=overlap == "overlap", timeout=timedelta(seconds=15))
+    train(model, optimizer, 6, rank)
+    if rank == 1:
+        store.wait(["over"], timedelta(seconds=60))
+        os._exit(0)
+    optimizer.zero_grad()
+    loss_of(model, 7, rank).backward()
+    assert optimizer._begun == (overlap == "overlap")
+    threading.Thread(target=interrupt_inside, args=("step", "_wait_until"), daemon=True).start()
+    try:
+        optimizer.step()
+    except BaseException as error:
+        print(f"the first step: {type(error).__name__}", flush=True)
+        try:
+            optimizer.step()
+        except laconic.Error as error:
+            print(f"the second step: {error}", flush=True)
+        store.set("over", "1")
+        raise
+
+
+def interrupt_inside(*names):
+    """Sends SIGINT once the innermost frame of the main thread is one of these functions of laconic."""
+    main = threading.main_thread().ident
+    while True:
+        code = sys._current_frames()[main].f_code
+        if code.co_name in names and "laconic" in code.co_filename:
+            return os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+
+def hooked():
+    """Rank 1 is killed in a backward pass with one_bit_hook."""
+    laconic.init_process_group(timeout=timedelta(seconds=60))
+    rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
+    model = torch.nn.parallel.DistributedDataParallel(network())
+    model.register_comm_hook(laconic.OneBitState(timeout=timedelta(seconds=20)), laconic.one_bit_hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(model, optimizer, 3, rank)
+    if rank == 1:
+        model.module[2].weight.register_hook(lambda _: os.kill(os.getpid(), signal.SIGKILL))
+    try:
+        loss_of(model, 4, rank).backward()
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
+    store.set("over", "1")
     os._exit(0)
 
 
@@ -115,4 +172,5 @@ def leaves():
 
 if __name__ == "__main__":
     faulthandler.dump_traceback_later(90, exit=True)
-    {"resumed": resumed, "leaves": leaves, "absent": absent, "restarted": restarted}.get(sys.argv[1], lambda *rest: dies(sys.argv[1], *rest))(*sys.argv[2:])
+    parts = (resumed, leaves, absent, restarted, interrupted, hooked)
+    {part.__name__: part for part in parts}.get(sys.argv[1], lambda *rest: dies(sys.argv[1], *rest))(*sys.argv[2:])

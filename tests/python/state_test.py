@@ -173,7 +173,9 @@ def test_checkpoints_of_torch_resume_exactly_with_the_same_ranks(rank, ranks):
 
 @over(2)
 def test_each_rank_loads_its_own(rank, ranks):
-    optimizer = makers()["zero-one-adam"](network().parameters())
+    model = network()
+    optimizer = makers()["zero-one-adam"](model.parameters())
+    train(model, optimizer, 9, rank)
     saved = [through_file(optimizer.state_dict())]
     dist.broadcast_object_list(saved)
     if rank == 1:

@@ -1,0 +1,1 @@
+"""What other libraries need to know; each module imports its own."""
