@@ -336,8 +336,8 @@ class Optimizer(torch.optim.Optimizer):
         """Weights that others wrote between steps count, or are an error before anything was started."""
         arena = self._arena
         arena.take_home(started=not self._first)
-        if self._begun:
-            touched = [] if self._core.defers else arena.touched()
+        if self._begun and not self._core.defers:
+            touched = arena.touched()
             if touched:
                 arena.note_touched()
                 raise InvalidArgument(

@@ -278,16 +278,30 @@ def test_elements_of_bf16_weights_that_were_not_written_keep_their_masters(rank,
 
 
 @over(2)
-def test_a_write_after_the_exchange_has_started_is_an_error(rank, ranks):
+def test_a_write_after_a_coded_exchange_has_started_is_an_error(rank, ranks):
     for dtype, write in ((torch.float32, clamp), (torch.bfloat16, clamp), (torch.bfloat16, clamp_data)):
         torch.manual_seed(1)
         model = nn.Linear(16, 4).to(dtype)
-        optimizer = laconic.AdamW(model.parameters(), lr=0.0)
+        optimizer = laconic.OneBitAdam(model.parameters(), lr=0.0, freeze_step=1)
         for _ in range(OVERLAPPED):
             train_on(model, optimizer, torch.full((2, 16), 1.0 + rank, dtype=dtype))
         with pytest.raises(laconic.InvalidArgument, match="between backward and step.*overlap = False"):
             train_on(model, optimizer, torch.full((2, 16), 1.0 + rank, dtype=dtype), lambda: write(model))
         optimizer.step()  # and can go on
+
+
+@over(2)
+def test_a_write_between_backward_and_step_counts_with_exact_methods(rank, ranks):
+    for dtype, write in ((torch.float32, clamp), (torch.float32, clamp_data), (torch.bfloat16, clamp), (torch.bfloat16, clamp_data)):
+        torch.manual_seed(1)
+        model = nn.Linear(16, 4).to(dtype)
+        optimizer = laconic.AdamW(model.parameters(), lr=0.0)
+        for _ in range(OVERLAPPED):
+            train_on(model, optimizer, torch.full((2, 16), 1.0 + rank, dtype=dtype))
+        expected = copy.deepcopy(model)
+        write(expected)
+        train_on(model, optimizer, torch.full((2, 16), 1.0 + rank, dtype=dtype), lambda: write(model))
+        assert all(torch.equal(a, b) for a, b in zip(model.parameters(), expected.parameters()))
 
 
 def train_on(model, optimizer, inputs, then=lambda: None):
@@ -317,10 +331,10 @@ def test_a_backward_through_weights_that_a_step_has_moved_is_an_error(rank, rank
 
 
 @over(2)
-def test_a_graph_that_still_needs_a_weight_whose_exchange_started_is_an_error(rank, ranks):
+def test_a_graph_that_still_needs_a_weight_whose_coded_exchange_started_is_an_error(rank, ranks):
     torch.manual_seed(1)
     first, second = nn.Parameter(torch.randn(8, 16)), nn.Parameter(torch.randn(8, 8))
-    optimizer = laconic.AdamW([first, second], lr=1e-2, bucket_mb=1e-6)
+    optimizer = laconic.Birder([first, second], lr=1e-2, bucket_mb=1e-6)
     inputs = batch(1, rank)[0].t()
 
     def loss():
