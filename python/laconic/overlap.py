@@ -50,7 +50,11 @@ class Overlap:
         count = len(self.arena.parameters)
         self._came = [0] * count
         self._seen: list[tuple[Tensor, int] | None] = [None] * count
-        self._left = [sum(self._expected[i] > 0 for i in inside) for inside in self._inside]
+        # A parameter that had no gradient in the steps before holds a bucket back only where weights move at once: the
+        # backward pass may still read it.
+        self._left = [
+            sum(self._expected[i] > 0 for i in inside) if self.defers else len(inside) for inside in self._inside
+        ]
         self._released = [False] * count
         self._late: set[int] = set()  # those that got a gradient after their release
         self._rates: list | None = None
@@ -130,7 +134,7 @@ class Overlap:
 
     def release(self, i: int) -> None:
         self._released[i] = True
-        complete = [] if self.started else [b for b, left in enumerate(self._left) if left == 0]  # frozen ones
+        complete = [] if self.started else [b for b, left in enumerate(self._left) if left == 0]
         for bucket in self._buckets_of[i]:
             self._left[bucket] -= 1
             if self._left[bucket] == 0:
@@ -138,7 +142,7 @@ class Overlap:
         for bucket in complete:
             self.started = True
             for other in self._inside[bucket]:
-                self._released[other] = True  # those that had no gradient in the steps before, too
+                self._released[other] = True  # those without a gradient, too
             self._start(bucket)
 
     def untouched(self, i: int) -> bool:
