@@ -118,7 +118,7 @@ std::vector<std::string> infiniband() {
   for (const std::string& name : entries("/sys/class/infiniband")) {
     const std::string rate =
         first_line(fs::path("/sys/class/infiniband") / name / "ports" / "1" / "rate");
-    all.push_back(name + (rate.empty() ? "" : ", " + rate));
+    all.push_back(rate.empty() ? name : fmt::format("{}, {}", name, rate));
   }
   return all;
 }
