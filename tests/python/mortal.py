@@ -62,7 +62,7 @@ def interrupted(overlap):
     optimizer.zero_grad()
     loss_of(model, 7, rank).backward()
     assert optimizer._begun == (overlap == "overlap")
-    threading.Thread(target=interrupt_inside, args=("step", "_wait_until"), daemon=True).start()
+    threading.Thread(target=interrupt_inside, args=("_finish", "_wait_until"), daemon=True).start()
     try:
         optimizer.step()
     except BaseException as error:
