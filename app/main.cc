@@ -4,7 +4,7 @@
 #include "app/failure.h"
 
 int main(int argc, char** argv) {
-  CLI::App app("laconic: train on many machines while saying very little");
+  CLI::App app("laconic: train on many machines with very little communication");
   app.footer(
       "Each command has its own --help with examples.\n"
       "Exit codes: 0 done, 1 failed, 2 wrong usage or a missing part, 3 a rank was lost, 4 "
@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   laconic::app::commands::add_bench(app);
   laconic::app::commands::add_plan(app);
   laconic::app::commands::add_doctor(app);
+  laconic::app::commands::add_methods(app);
   try {
     app.parse(argc, argv);
     return 0;

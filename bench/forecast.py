@@ -129,7 +129,7 @@ def inputs(machine, model, ranks, per_node, rate, method):
     bucket = int(OPTIONS[model].split("bucket_elements=")[1])
     shares, parameters = ready(model, bucket)
     slower = max(1.0, ranks / machine.cores)
-    update = machine.speeds["zero_one_silent"] * parameters * slower
+    update = machine.speeds["zero_one_adam_local"] * parameters * slower
     return {**method, "parameters": parameters, "step_seconds": median(machine.steps[silent(model, ranks)], "step_seconds") - update, "nodes": ranks // per_node, "per_node": per_node,
             "inter": f"{rate},{LATENCY}" if rate else None, "exchange": "nodes" if per_node > 1 else "flat", "bucket_elements": bucket, "ready": shares,
             "shares_cores": True, "threads": 1 / slower, "slices": 32, "total_steps": 100}

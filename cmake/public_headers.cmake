@@ -5,6 +5,7 @@ set(LACONIC_PUBLIC_HEADERS
   laconic/checkpoint/file.h
   laconic/checkpoint/safetensors.h
   laconic/collective/mean.h
+  laconic/collective/switching.h
   laconic/core/buffer.h
   laconic/core/error.h
   laconic/core/hash.h
@@ -19,6 +20,11 @@ set(LACONIC_PUBLIC_HEADERS
   laconic/optim/config.h
   laconic/optim/optimizer.h
   laconic/optim/learning_rate.h
+  laconic/optim/method.h
+  laconic/optim/option.h
+  laconic/optim/rest.h
+  laconic/optim/rule.h
+  laconic/optim/schedule.h
   laconic/optim/policy.h
   laconic/optim/spelling.h
   laconic/plan/cost.h

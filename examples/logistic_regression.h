@@ -38,7 +38,7 @@ inline void train(laconic::Transport& world) {
   constexpr int kSteps = 400;
   std::vector<float> weights(kFeatures), gradient(kFeatures);
   const auto optimizer = laconic::make_optimizer(
-      {.algorithm = laconic::Algorithm::kZeroOneAdam, .total_steps = kSteps},
+      {.algorithm = "zero-one-adam", .total_steps = kSteps},
       {.weights = weights, .gradient = gradient, .groups = {}, .ranges = {}}, world);
   if (world.rank() == 0) std::printf("%s\n", optimizer->describe().c_str());
   std::mt19937 random(static_cast<unsigned>(world.rank()));

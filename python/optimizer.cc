@@ -8,6 +8,7 @@
 
 #include "laconic/checkpoint/checkpoint.h"
 #include "laconic/core/error.h"
+#include "laconic/optim/method.h"
 #include "laconic/optim/optimizer.h"
 
 namespace nb = nanobind;
@@ -155,6 +156,14 @@ void redistribute(Handle& self, int bucket, const std::map<std::string, Floats>&
   self->redistribute(bucket, copies);
 }
 
+// Options that a resume must leave as they were.
+std::vector<std::string> fixed_options(const std::string& algorithm) {
+  std::vector<std::string> names;
+  for (const Option& option : method_named(algorithm).all_options())
+    if (!option.may_change) names.emplace_back(option.name);
+  return names;
+}
+
 void bind_checkpoints(nb::module_& module) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   module.def(
@@ -220,6 +229,7 @@ void bind_optimizer(nb::module_& module) {
       .def("describe", [](const Handle& self) { return self->describe(); })
       .def("config", [](const Handle& self) { return to_text(self->config()); })
       .def("state", &state);
+  module.def("fixed_options", &fixed_options, "algorithm"_a);
   bind_checkpoints(module);
 }
 

@@ -4,6 +4,7 @@
 
 #include "laconic/core/error.h"
 #include "laconic/plan/cost.h"
+#include "laconic/optim/spelling.h"
 #include "laconic/plan/recipes.h"
 #include "python/optimizer.h"
 
@@ -40,32 +41,23 @@ Value chosen(const char* what, const std::string& text,
   fail(Code::kInvalidArgument, "no {} `{}`: {}", what, text, names);
 }
 
-plan::Method method_of(const std::string& optimizer, const std::string& exchange,
+plan::MethodStep method_of(const std::string& optimizer, const std::string& exchange,
                        const std::string& form, bool bf16) {
   using plan::Topology;
-  const std::pair<const char*, Algorithm> algorithms[] = {
-      {"adamw", Algorithm::kAdamW},
-      {"sgdm", Algorithm::kSgdm},
-      {"one-bit-adam", Algorithm::kOneBitAdam},
-      {"zero-one-adam", Algorithm::kZeroOneAdam},
-      {"birder", Algorithm::kBirder}};
   const std::pair<const char*, Topology> topologies[] = {
       {"all-reduce", Topology::kAllReduce}, {"flat", Topology::kFlat}, {"nodes", Topology::kNodes}};
   const std::pair<const char*, RandomForm> forms[] = {{"two-round", RandomForm::kTwoRound},
                                                       {"single-round", RandomForm::kSingleRound},
                                                       {"count", RandomForm::kCount}};
-  return {.algorithm = chosen("optimizer", optimizer, algorithms),
+  return {.algorithm = method_named(optimizer).name,
           .topology = chosen("exchange", exchange, topologies),
           .bf16 = bf16,
           .form = chosen("form", form, forms)};
 }
 
-Rounds rounds_of(Algorithm algorithm, std::int64_t steps, const std::string& recipe) {
-  if (recipe.empty()) return plan::default_rounds(algorithm, steps);
-  const plan::Recipe& published = plan::recipe(recipe);
-  if (algorithm == Algorithm::kOneBitAdam) return published.one_bit_adam();
-  if (algorithm == Algorithm::kZeroOneAdam) return published.zero_one_adam();
-  return plan::default_rounds(algorithm, published.steps);
+Rounds rounds_of(const std::string& algorithm, std::int64_t steps, const std::string& recipe) {
+  return recipe.empty() ? plan::default_rounds(algorithm, steps)
+                        : plan::recipe(recipe).rounds(algorithm);
 }
 
 nb::dict dict_of(const plan::Forecast& forecast) {
@@ -78,7 +70,7 @@ nb::dict dict_of(const plan::Forecast& forecast) {
   return out;
 }
 
-nb::dict predict(const Scene& scene, const plan::Method& method, const Rounds& rounds) {
+nb::dict predict(const Scene& scene, const plan::MethodStep& method, const Rounds& rounds) {
   const plan::Average all = plan::predict(scene.cluster, scene.work, scene.speeds, method, rounds);
   nb::dict out = dict_of(all.mean);
   out["memory_bytes"] = plan::memory_bytes(scene.cluster, scene.work, method);
@@ -93,10 +85,10 @@ nb::dict predict(const Scene& scene, const plan::Method& method, const Rounds& r
   return out;
 }
 
-double break_even(const Scene& scene, const plan::Method& method, const Rounds& rounds, bool bf16) {
+double break_even(const Scene& scene, const plan::MethodStep& method, const Rounds& rounds, bool bf16) {
   const Rounds dense{rounds.steps, rounds.steps, 0};
-  const plan::Method all_reduce{.topology = plan::Topology::kAllReduce, .bf16 = bf16};
-  const auto seconds = [&](const plan::Method& of, const Rounds& in, const plan::Cluster& at) {
+  const plan::MethodStep all_reduce{.topology = plan::Topology::kAllReduce, .bf16 = bf16};
+  const auto seconds = [&](const plan::MethodStep& of, const Rounds& in, const plan::Cluster& at) {
     return plan::predict(at, scene.work, scene.speeds, of, in).mean.seconds;
   };
   return plan::break_even(
@@ -118,8 +110,8 @@ nb::dict recipe(const std::string& name) {
   nb::dict out;
   out["recipe"] = of.name;
   out["steps"] = of.steps;
-  out["one_bit_adam"] = dict_of(of.one_bit_adam());
-  out["zero_one_adam"] = dict_of(of.zero_one_adam());
+  out[spelled(plan::kEveryStep).c_str()] = dict_of(of.every_step());
+  out[spelled(plan::kLocalSteps).c_str()] = dict_of(of.local_steps());
   out["volume_reduction"] = of.volume_reduction(16, 1);
   out["round_reduction"] = of.round_reduction();
   return out;
@@ -158,16 +150,16 @@ void bind_plan(nb::module_& module) {
            [](Scene& s, std::vector<double> ready) { s.work.ready = std::move(ready); })
       .def("set_speed", &set_speed)
       .def("code_faster", [](Scene& s, double times) { s.speeds = s.speeds.faster(times); });
-  nb::class_<plan::Method>(module, "Method")
-      .def("__init__", [](plan::Method* self, const std::string& optimizer,
+  nb::class_<plan::MethodStep>(module, "Method")
+      .def("__init__", [](plan::MethodStep* self, const std::string& optimizer,
                           const std::string& exchange, const std::string& form, bool bf16) {
-        new (self) plan::Method(method_of(optimizer, exchange, form, bf16));
+        new (self) plan::MethodStep(method_of(optimizer, exchange, form, bf16));
       });
-  module.def("plan_predict", [](const Scene& scene, const plan::Method& method, std::int64_t steps,
+  module.def("plan_predict", [](const Scene& scene, const plan::MethodStep& method, std::int64_t steps,
                                 const std::string& of_recipe) {
     return predict(scene, method, rounds_of(method.algorithm, steps, of_recipe));
   });
-  module.def("plan_break_even", [](const Scene& scene, const plan::Method& method,
+  module.def("plan_break_even", [](const Scene& scene, const plan::MethodStep& method,
                                    std::int64_t steps, const std::string& of_recipe, bool bf16) {
     return break_even(scene, method, rounds_of(method.algorithm, steps, of_recipe), bf16);
   });

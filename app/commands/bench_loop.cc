@@ -45,7 +45,7 @@ class OurLoop {
   OurLoop(std::shared_ptr<models::Network> model, Transport& world, int threads)
       : model_(std::move(model)),
         parallel_(model_,
-                  {.optimizer = {.algorithm = Algorithm::kAdamW, .threads = threads},
+                  {.optimizer = {.algorithm = "adamw", .threads = threads},
                    .groups = {},
                    .grouping = {}},
                   world) {}

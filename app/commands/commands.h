@@ -17,6 +17,7 @@ void add_bench_loop(CLI::App& bench);
 void add_bench_mean(CLI::App& bench);
 void add_bench_step(CLI::App& bench);
 void add_doctor(CLI::App& app);
+void add_methods(CLI::App& app);
 void add_plan(CLI::App& app);
 
 }  // namespace laconic::app::commands

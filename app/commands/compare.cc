@@ -7,6 +7,7 @@
 #include "app/commands/run_options.h"
 #include "app/failure.h"
 #include "app/machine.h"
+#include "app/plan/arms.h"
 #include "app/report/file.h"
 #include "app/report/format.h"
 #include "app/report/html.h"
@@ -187,7 +188,7 @@ void add_compare(CLI::App& app) {
       "adamw,zero-one-adam --emulate 100mbit\n"
       "  laconic compare --config run.toml --fail-if 'loss>+1%' --fail-if 'bits>2'");
   add_run_options(*command, options->run);
-  options->optimizers = {"adamw", "one-bit-adam", "zero-one-adam", "birder"};
+  options->optimizers = plan::default_optimizers();
   command
       ->add_option("--optimizers", options->optimizers,
                    "Names, joined by commas; the first is the baseline")

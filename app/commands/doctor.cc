@@ -9,6 +9,7 @@
 #include "app/mpi.h"
 #include "app/plan/probe.h"
 #include "app/units.h"
+#include "laconic/plan/recipes.h"
 #include "laconic/kernels/target.h"
 
 namespace laconic::app::commands {
@@ -27,6 +28,7 @@ std::string joined(const std::vector<std::string>& words) {
 json hardware() {
   const plan::MemorySpeed memory = plan::measure_memory();
   const laconic::plan::Speeds speeds = plan::measure_speeds();
+  const MethodCost::Seconds& one_bit = speeds.methods.at(laconic::plan::kEveryStep).coded;
   return {{"cpu", processor()},
           {"cores", cores()},
           {"cpu_features", processor_features()},
@@ -38,8 +40,7 @@ json hardware() {
           {"encode_gelements_per_s", 1e-9 / speeds.encode},
           {"decode_gelements_per_s", 1e-9 / speeds.decode},
           {"one_bit_step_gelements_per_s",
-           1e-9 / (speeds.encode + speeds.decode + speeds.one_bit_adam.before +
-                   speeds.one_bit_adam.after)}};
+           1e-9 / (speeds.encode + speeds.decode + one_bit.before + one_bit.after)}};
 }
 
 json network() {

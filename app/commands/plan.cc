@@ -26,7 +26,7 @@ struct Options {
   int nodes = 0, per_node = 1, threads = 1;
   double step_ms = -1, backward = 2.0 / 3, memory_gb = 0, batch = 0;
   std::size_t bucket_elements = OptimizerConfig{}.bucket_elements;
-  std::vector<std::string> optimizers = {"adamw", "one-bit-adam", "zero-one-adam", "birder"};
+  std::vector<std::string> optimizers = plan::default_optimizers();
   bool json = false, shares_cores = false, bf16 = false, probe = false;
 
   bool wants_cluster() const { return nodes != 0 || !model.empty() || !parameters.empty(); }
@@ -113,16 +113,15 @@ laconic::plan::Work work_of(const Options& options) {
 
 // The shares of dense, coded and silent steps: a recipe's, or the defaults for so many steps.
 void set_schedules(const Options& options, plan::Plan& plan) {
+  auto& rounds = plan.scenario.rounds;
   if (!options.recipe.empty()) {
     const laconic::plan::Recipe& recipe = laconic::plan::recipe(options.recipe);
-    plan.scenario.one_bit_adam = recipe.one_bit_adam();
-    plan.scenario.zero_one_adam = recipe.zero_one_adam();
+    for (const std::string& name : plan::planned_optimizers()) rounds[name] = recipe.rounds(name);
     plan.notes.push_back(fmt::format("steps of the recipe {}", recipe.name));
     return;
   }
-  plan.scenario.one_bit_adam = laconic::plan::default_rounds(Algorithm::kOneBitAdam, options.steps);
-  plan.scenario.zero_one_adam =
-      laconic::plan::default_rounds(Algorithm::kZeroOneAdam, options.steps);
+  for (const std::string& name : plan::planned_optimizers())
+    rounds[name] = laconic::plan::default_rounds(name, options.steps);
   plan.notes.push_back(
       fmt::format("a run of {} steps with the default schedules of each optimizer", options.steps));
 }

@@ -9,6 +9,7 @@
 #include "app/mpi.h"
 #include "app/training/launch.h"
 #include "app/training/restarts.h"
+#include "laconic/optim/method.h"
 #include "laconic/checkpoint/checkpoint.h"
 #include "laconic/core/error.h"
 
@@ -77,6 +78,17 @@ void run(const Options& options) {
   fmt::print("{}\n", (config.out / "summary.json").string());
 }
 
+// Every method; exact ones also with bf16 on the wire.
+std::string optimizer_help() {
+  std::string names, narrow;
+  for (const Method* method : methods()) {
+    names += (names.empty() ? "" : ", ") + method->name;
+    if (method->exact) narrow += ", " + method->name + "-bf16";
+  }
+  return fmt::format("{}{}; laconic methods describes them (default {})", names, narrow,
+                     training::RunConfig{}.arm);
+}
+
 }  // namespace
 
 void add_train(CLI::App& app) {
@@ -85,9 +97,8 @@ void add_train(CLI::App& app) {
   command->footer(
       "Ranks are threads of this process; under mpirun the same command line uses its processes.\n"
       "Examples:\n"
-      "  laconic train --task fashion-mnist --model resnet8 --optimizer zero-one-adam\n"
-      "  laconic train --task text --data book.txt --model gpt2-mini --optimizer birder --ranks 4 "
-      "--emulate 100mbit\n"
+      "  laconic train --task fashion-mnist --model resnet8 --optimizer adamw\n"
+      "  laconic train --task text --data book.txt --model gpt2-mini --ranks 4 --emulate 100mbit\n"
       "  laconic train --config run.toml --set optimizer.max_interval=8 --checkpoint-every 100 "
       "--out runs/one\n"
       "  laconic train --out runs/one --resume\n"
@@ -101,8 +112,7 @@ void add_train(CLI::App& app) {
           [options](const std::string& name) {
             options->run.options.emplace_back("run.optimizer", name);
           },
-          "sgdm, adamw, one-bit-adam, zero-one-adam, birder; sgdm-bf16, adamw-bf16 (default "
-          "zero-one-adam)")
+          optimizer_help())
       ->type_name("NAME");
   command->add_flag("--resume", options->resume,
                     "Go on from the checkpoint in --out; --steps may be raised");

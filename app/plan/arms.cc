@@ -28,7 +28,7 @@ Arm all_reduce(bool bf16, const Rounds& rounds) {
 }
 
 void add(std::vector<Arm>& arms, const Scenario& scenario, const std::string& optimizer,
-         const std::string& wire, laconic::plan::Method method, const Rounds& rounds) {
+         const std::string& wire, laconic::plan::MethodStep method, const Rounds& rounds) {
   for (const Topology topology : {Topology::kFlat, Topology::kNodes}) {
     if (topology == Topology::kNodes && scenario.cluster.per_node == 1) continue;
     method.topology = topology;
@@ -41,27 +41,24 @@ void add(std::vector<Arm>& arms, const Scenario& scenario, const std::string& op
 }
 
 std::vector<Arm> arms_of(const Scenario& scenario) {
-  const std::int64_t steps = scenario.zero_one_adam.steps;
-  const Rounds dense{steps, steps, 0}, coded{steps, 0, steps};
-  std::vector<Arm> arms{all_reduce(false, dense), all_reduce(true, dense)};
+  const std::int64_t steps = scenario.rounds.begin()->second.steps;
+  const Rounds exact{steps, steps, 0};
+  std::vector<Arm> arms{all_reduce(false, exact), all_reduce(true, exact)};
   for (const std::string& optimizer : scenario.optimizers) {
-    if (optimizer == "sgdm" || optimizer == "adamw") {
-      const Algorithm algorithm = optimizer == "sgdm" ? Algorithm::kSgdm : Algorithm::kAdamW;
+    const Method& method = method_named(optimizer);
+    const Rounds& rounds = scenario.rounds.at(optimizer);
+    if (method.exact) {
       for (const bool bf16 : {false, true})
         add(arms, scenario, optimizer, bf16 ? "bf16" : "fp32",
-            {.algorithm = algorithm, .bf16 = bf16}, dense);
-    } else if (optimizer == "one-bit-adam") {
-      add(arms, scenario, optimizer, "1 bit",
-          {.algorithm = Algorithm::kOneBitAdam, .bf16 = scenario.bf16}, scenario.one_bit_adam);
-    } else if (optimizer == "zero-one-adam") {
-      add(arms, scenario, optimizer, "1 bit",
-          {.algorithm = Algorithm::kZeroOneAdam, .bf16 = scenario.bf16}, scenario.zero_one_adam);
-    } else {
+            {.algorithm = optimizer, .bf16 = bf16}, rounds);
+    } else if (method.codec == "random-sign") {
       for (const auto& [wire, form] : {std::pair("two-round", RandomForm::kTwoRound),
                                        std::pair("single-round", RandomForm::kSingleRound),
                                        std::pair("count", RandomForm::kCount)})
-        add(arms, scenario, optimizer, wire, {.algorithm = Algorithm::kBirder, .form = form},
-            coded);
+        add(arms, scenario, optimizer, wire, {.algorithm = optimizer, .form = form}, rounds);
+    } else {
+      add(arms, scenario, optimizer, "1 bit", {.algorithm = optimizer, .bf16 = scenario.bf16},
+          rounds);
     }
   }
   return arms;
@@ -96,9 +93,16 @@ std::string where(const Scenario& scenario, const Arm& coded, const std::vector<
 
 }  // namespace
 
-const std::vector<std::string>& planned_optimizers() {
-  static const std::vector<std::string> names{"adamw", "sgdm", "one-bit-adam", "zero-one-adam",
-                                              "birder"};
+std::vector<std::string> default_optimizers() {
+  std::vector<std::string> names = {"adamw"};
+  for (const Method* method : methods())
+    if (!method->exact) names.push_back(method->name);
+  return names;
+}
+
+std::vector<std::string> planned_optimizers() {
+  std::vector<std::string> names;
+  for (const Method* method : methods()) names.push_back(method->name);
   return names;
 }
 

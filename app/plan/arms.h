@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,13 +14,13 @@ struct Scenario {
   laconic::plan::Work work;
   laconic::plan::Speeds speeds;
   std::vector<std::string> optimizers;
-  bool bf16 = false;  // the dense steps of 1-bit Adam and 0/1 Adam
-  Rounds one_bit_adam, zero_one_adam;
+  bool bf16 = false;                     // the exact steps of methods that code
+  std::map<std::string, Rounds> rounds;  // of each optimizer
 };
 
 struct Arm {
-  std::string optimizer, wire, exchange;  // "birder", "two-round", "nodes"
-  laconic::plan::Method method;
+  std::string optimizer, wire, exchange;  // "adamw", "fp32", "nodes"
+  laconic::plan::MethodStep method;
   Rounds rounds;
   laconic::plan::Average cost{};
   double memory = 0;
@@ -31,8 +32,10 @@ struct Arm {
   std::string name() const { return optimizer + " " + wire; }
 };
 
+// AdamW, then the methods that code: what compare and plan take where none are named.
+std::vector<std::string> default_optimizers();
 // "adamw", …: what --optimizers may name.
-const std::vector<std::string>& planned_optimizers();
+std::vector<std::string> planned_optimizers();
 
 // The all-reduces of AdamW in fp32 and bf16 come first, whatever was asked for.
 std::vector<Arm> compare(const Scenario& scenario);

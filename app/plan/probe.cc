@@ -105,20 +105,23 @@ void measure_updates(Arrays& a, laconic::plan::Speeds& s) {
   const k::AdamStep step{0.9F, 0.1F, 0.999F, 0.001F, 1e-4F, 1.0F, 1.0F, 1e-8F, 0.0F};
   float *g = a.g.data(), *m = a.m.data(), *v = a.v.data(), *x = a.x.data(), *e = a.e.data();
   const auto beyond = [](double whole, double part) { return std::max(0.0, whole - part); };
-  s.sgdm.after = per_tile([&](std::size_t at) {
+  s.methods.at("sgdm").exact.after = per_tile([&](std::size_t at) {
     k::sgdm({0.9F, 1e-4F, 1.0F}, g + at, m + at, x + at, kTile);
   });
-  s.adamw.after =
+  s.methods.at("adamw").exact.after =
       per_tile([&](std::size_t at) { k::adamw(step, g + at, m + at, v + at, x + at, kTile); });
-  s.zero_one_silent = per_tile([&](std::size_t at) {
+  s.methods.at("zero-one-adam").local = per_tile([&](std::size_t at) {
     k::zero_one_local(step, 0.5F, g + at, m + at, v + at, e + at, x + at, kTile);
   });
-  s.one_bit_adam = {beyond(seconds_per_element([&] { one_bit_code(a); }), s.encode),
+  s.methods.at("one-bit-adam").coded = {beyond(seconds_per_element([&] { one_bit_code(a); }), s.encode),
                     beyond(seconds_per_element([&] { one_bit_take(a); }), s.decode)};
-  s.zero_one_adam = {beyond(seconds_per_element([&] { zero_one_code(a); }), s.encode),
+  s.methods.at("zero-one-adam").coded = {beyond(seconds_per_element([&] { zero_one_code(a); }), s.encode),
                      beyond(seconds_per_element([&] { zero_one_take(a); }), s.decode)};
-  s.birder = {seconds_per_element([&] { birder_code(a); }),
+  s.methods.at("birder").coded = {seconds_per_element([&] { birder_code(a); }),
               beyond(seconds_per_element([&] { birder_take(a); }), s.decode)};
+  // Exact steps of methods that code are Adam's.
+  for (auto& [name, cost] : s.methods)
+    if (!method_named(name).exact) cost.exact = s.methods.at("adamw").exact;
 }
 
 // Of the two ranks of `pair`: seconds of one all-gather of `bytes` bytes a rank.

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "app/units.h"
+#include "laconic/optim/method.h"
+#include "laconic/optim/spelling.h"
 
 namespace laconic::app::plan {
 namespace {
@@ -89,8 +91,8 @@ laconic::plan::Recipe carried_on(laconic::plan::Recipe recipe) {
   return recipe;
 }
 double volume_carried_on(const laconic::plan::Recipe& recipe) {
-  return 1 - carried_on(recipe).zero_one_adam().bits_per_parameter_per_step(16, 1) /
-                 recipe.one_bit_adam().bits_per_parameter_per_step(16, 1);
+  return 1 - carried_on(recipe).local_steps().bits_per_parameter_per_step(16, 1) /
+                 recipe.every_step().bits_per_parameter_per_step(16, 1);
 }
 bool has_long_sequences(const laconic::plan::Recipe& recipe) {
   return std::string(recipe.name) == "bert-large";
@@ -120,7 +122,7 @@ std::string verdict(const laconic::plan::Recipe& recipe) {
 }  // namespace
 
 void print(const Plan& plan) {
-  const auto& [cluster, work, speeds, optimizers, bf16, one, zero] = plan.scenario;
+  const auto& [cluster, work, speeds, optimizers, bf16, rounds] = plan.scenario;
   fmt::print("# {}, {} parameters, {:.1f} ms forward and backward ({:.0f} % backward)\n",
              plan.model, work.parameters, 1e3 * work.step_seconds, 100 * work.backward_share);
   fmt::print("# {} nodes of {} ranks", cluster.nodes, cluster.per_node);
@@ -163,7 +165,7 @@ void print(const Plan& plan) {
 }
 
 nlohmann::json to_json(const Plan& plan) {
-  const auto& [cluster, work, speeds, optimizers, bf16, one, zero] = plan.scenario;
+  const auto& [cluster, work, speeds, optimizers, bf16, rounds] = plan.scenario;
   json all{{"model", plan.model},
            {"parameters", work.parameters},
            {"step_seconds", work.step_seconds},
@@ -172,7 +174,7 @@ nlohmann::json to_json(const Plan& plan) {
            {"per_node", cluster.per_node},
            {"inter", link_json(cluster.inter)},
            {"intra", link_json(cluster.intra)},
-           {"steps", zero.steps},
+           {"steps", rounds.begin()->second.steps},
            {"notes", plan.notes},
            {"speeds", speeds_json(plan.scenario.speeds)},
            {"rows", json::array()},
@@ -187,21 +189,28 @@ nlohmann::json to_json(const Plan& plan) {
   return all;
 }
 
+namespace {
+
+const std::string& title(const char* method) { return method_named(method).title; }
+
+}  // namespace
+
 void print(const laconic::plan::Recipe& recipe) {
   fmt::print(
-      "# {}: {} steps; 1-bit Adam is dense until {}; 0/1 Adam: variance until {}, kappa {}, "
-      "intervals double every {} up to {}\n",
-      recipe.name, recipe.steps, recipe.freeze_step, recipe.variance_freeze_step,
-      recipe.variance_kappa, recipe.double_every, recipe.max_interval);
+      "# {}: {} steps; {} is dense until {}; {}: variance until {}, kappa {}, intervals double "
+      "every {} up to {}\n",
+      recipe.name, recipe.steps, title(laconic::plan::kEveryStep), recipe.freeze_step,
+      title(laconic::plan::kLocalSteps), recipe.variance_freeze_step, recipe.variance_kappa,
+      recipe.double_every, recipe.max_interval);
   fmt::print("{:<16} {:>8} {:>8} {:>8} {:>22} {:>22}\n", "", "dense", "coded", "rounds",
              "bits, 16-bit dense", "bits, fp32 dense");
-  const auto line = [](const char* name, const Rounds& rounds) {
+  const auto line = [](const std::string& name, const Rounds& rounds) {
     fmt::print("{:<16} {:>8} {:>8} {:>8} {:>22.3f} {:>22.3f}\n", name, rounds.dense, rounds.coded,
                rounds.rounds(), rounds.bits_per_parameter_per_step(16, 1),
                rounds.bits_per_parameter_per_step(32, 1.008));
   };
-  line("1-bit Adam", recipe.one_bit_adam());
-  line("0/1 Adam", recipe.zero_one_adam());
+  line(title(laconic::plan::kEveryStep), recipe.every_step());
+  line(title(laconic::plan::kLocalSteps), recipe.local_steps());
   const auto saved = [](const char* name, double rounds, double with_16, double with_32) {
     fmt::print("{:<16} {:>26.1f} {:>22.1f} {:>22.1f}\n", name, 100 * rounds, 100 * with_16,
                100 * with_32);
@@ -221,8 +230,8 @@ nlohmann::json to_json(const laconic::plan::Recipe& recipe) {
       {"recipe", recipe.name},
       {"steps", recipe.steps},
       {"verified", recipe.verified},
-      {"one_bit_adam", rounds_json(recipe.one_bit_adam())},
-      {"zero_one_adam", rounds_json(recipe.zero_one_adam())},
+      {spelled(laconic::plan::kEveryStep), rounds_json(recipe.every_step())},
+      {spelled(laconic::plan::kLocalSteps), rounds_json(recipe.local_steps())},
       {"volume_reduction", recipe.volume_reduction(16, 1)},
       {"volume_reduction_with_fp32_rounds", recipe.volume_reduction(32, 1.008)},
       {"round_reduction", recipe.round_reduction()},

@@ -51,7 +51,7 @@ inline void train(laconic::Transport& world) {
   const auto net = std::make_shared<Net>();
   laconic::torch::DataParallel parallel(
       net,
-      {.optimizer = {.algorithm = laconic::Algorithm::kZeroOneAdam, .total_steps = kSteps},
+      {.optimizer = {.algorithm = "zero-one-adam", .total_steps = kSteps},
        .groups = {},
        .grouping = {}},
       world);

@@ -1,11 +1,11 @@
 #include "laconic/checkpoint/manifest.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "laconic/checkpoint/file.h"
 #include "laconic/checkpoint/seal.h"
+#include "laconic/optim/method.h"
 
 namespace laconic {
 namespace {
@@ -99,40 +99,10 @@ fs::path find_folder(const Places& places) {
   return {};
 }
 
-// A field that only some algorithms read. Those not listed concern all.
-struct Reader {
-  const char* field;
-  std::vector<Algorithm> algorithms;
-};
-
-bool changes_mathematics(const std::string& field, Algorithm algorithm) {
-  using enum Algorithm;
-  static const std::vector<Reader> readers = {
-      {"total_steps", {}},  // what follows from it has fields of its own
-      {"threads", {}},
-      {"shadow_every", {}},
-      {"verify_every", {}},
-      {"ranks_per_node", {}},  // decides how the state lies, as the number of ranks does
-      {"momentum", {kSgdm}},
-      {"beta1", {kAdamW, kOneBitAdam, kZeroOneAdam}},
-      {"beta2", {kAdamW, kOneBitAdam, kZeroOneAdam}},
-      {"epsilon", {kAdamW, kOneBitAdam, kZeroOneAdam}},
-      {"bias_correction", {kAdamW, kOneBitAdam, kZeroOneAdam}},
-      {"variance_floor", {kOneBitAdam, kZeroOneAdam}},
-      {"freeze_step", {kOneBitAdam}},
-      {"variance_freeze_step", {kZeroOneAdam}},
-      {"variance_kappa", {kZeroOneAdam}},
-      {"double_every", {kZeroOneAdam}},
-      {"max_interval", {kZeroOneAdam}},
-      {"beta", {kBirder}},
-      {"exchange", {kBirder}},
-      {"scale_block", {kOneBitAdam, kZeroOneAdam}},
-      {"scale_norm", {kOneBitAdam, kZeroOneAdam}},
-  };
-  const auto found = std::find_if(readers.begin(), readers.end(),
-                                  [&](const Reader& one) { return one.field == field; });
-  return found == readers.end() || std::find(found->algorithms.begin(), found->algorithms.end(),
-                                             algorithm) != found->algorithms.end();
+// Whether a resume must leave the field as it was.
+bool is_fixed(const std::string& field, const Method& method) {
+  const Option* option = method.find(field);
+  return option != nullptr && !option->may_change;
 }
 
 template <typename T>
@@ -174,7 +144,7 @@ Places::Places(const fs::path& path) : target(path.lexically_normal()) {
 
 Manifest describe(const Optimizer& optimizer) {
   Manifest manifest;
-  manifest.algorithm = name(optimizer.config().algorithm);
+  manifest.algorithm = optimizer.config().algorithm;
   manifest.config = to_text(optimizer.config());
   manifest.step = optimizer.stats().step;
   manifest.ranks = optimizer.transport().size();
@@ -234,8 +204,9 @@ void check_same(const Manifest& saved, const Optimizer& optimizer) {
   const Manifest now = describe(optimizer);
   check_equal(saved, "algorithm", saved.algorithm, now.algorithm, "resume with the same optimizer");
   check_groups(saved, now);
+  const Method& method = method_named(optimizer.config().algorithm);
   for (const auto& [field, here] : now.config) {
-    if (!changes_mathematics(field, optimizer.config().algorithm)) continue;
+    if (!is_fixed(field, method)) continue;
     const auto there = saved.config.find(field);
     check_equal(saved, field, there == saved.config.end() ? "(nothing)" : there->second, here,
                 "resume with what was saved");

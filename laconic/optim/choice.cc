@@ -6,6 +6,7 @@
 
 #include "laconic/core/buffer.h"
 #include "laconic/core/error.h"
+#include "laconic/optim/method.h"
 
 namespace laconic {
 namespace {
@@ -38,8 +39,9 @@ void take_largest(Transport& world, std::vector<double>& values) {
     values[at % values.size()] = std::max(values[at % values.size()], all[at]);
 }
 
-MeanKind kind_of(Algorithm algorithm) {
-  return algorithm == Algorithm::kBirder ? MeanKind::kRandomSign : MeanKind::kOneBit;
+MeanKind kind_of(const OptimizerConfig& config) {
+  return method_named(config.algorithm).codec == "random-sign" ? MeanKind::kRandomSign
+                                                                : MeanKind::kOneBit;
 }
 
 }  // namespace
@@ -82,7 +84,7 @@ void Choice::look() {
 
 double Choice::time(Way way, std::size_t elements) {
   const auto mean =
-      make_mean({.kind = way == Way::kDense ? MeanKind::kDense : kind_of(config_.algorithm),
+      make_mean({.kind = way == Way::kDense ? MeanKind::kDense : kind_of(config_),
                  .elements = elements,
                  .bf16 = way == Way::kDense && config_.bf16,
                  .scale_block = config_.scale_block,

@@ -10,36 +10,33 @@
 
 namespace laconic {
 
-enum class Algorithm : std::uint8_t { kSgdm, kAdamW, kOneBitAdam, kZeroOneAdam, kBirder };
-// Birder's forms; kAuto, for every optimizer that codes: two rounds, or exact where that is
-// measured to be faster.
+// How a coded mean is exchanged. kAuto: in two rounds, or exactly where that is measured to be
+// faster. Forms of one round and of counts are random signs' only.
 enum class ExchangeForm : std::uint8_t { kTwoRound, kSingleRound, kCount, kAuto };
 enum class Skip : std::uint8_t { kBlock, kStep };  // what a gradient that is not finite stops
 
 inline constexpr std::int64_t kAuto = -1;  // decided while training, as the algorithm says
 inline constexpr std::int64_t kUnset = 0;  // follows from total_steps
 
-// One flat description of an optimizer; the same on every rank. Names are the same in text
-// (underscores) and Python.
+// One flat description of an optimizer; the same on every rank. Each method has some of these
+// options (optim/method.h); those it does not have are not looked at. Names are the same in text
+// and Python.
 struct OptimizerConfig {
-  Algorithm algorithm = Algorithm::kZeroOneAdam;
+  std::string algorithm = "zero-one-adam";  // a registered method
   double weight_decay = 0;  // decoupled; groups may have their own
   std::int64_t total_steps = kUnset;
 
-  double momentum = 0.9;                              // sgdm
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // the Adam family
+  double momentum = 0.9;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   bool bias_correction = true;
-  double variance_floor = 0.01;  // one-bit-adam, zero-one-adam; 0: off
+  double variance_floor = 0.01;  // 0: off
 
-  std::int64_t freeze_step = kUnset;           // one-bit-adam; kAuto; unset: 20 % of total_steps
-  std::int64_t variance_freeze_step = kUnset;  // zero-one-adam; unset: 15 % of total_steps
-  std::int64_t variance_kappa = 16;            // zero-one-adam
-  std::int64_t double_every =
-      kUnset;  // zero-one-adam; kAuto: intervals from the learning rate; unset: (T - freeze)/6
-  std::int64_t max_interval = 16;  // zero-one-adam
+  std::int64_t freeze_step = kUnset;  // or kAuto
+  std::int64_t variance_freeze_step = kUnset, variance_kappa = 16;
+  std::int64_t double_every = kUnset, max_interval = 16;  // double_every: or kAuto
 
-  double beta = 0.9;                                // birder
-  ExchangeForm exchange = ExchangeForm::kTwoRound;  // birder; kAuto: all that code
+  double beta = 0.9;
+  ExchangeForm exchange = ExchangeForm::kTwoRound;
   bool strict = false;  // kAuto decides once, before the first coded step
   bool guard = false;   // Optimizer::exchange_exactly may be called
 
@@ -54,24 +51,22 @@ struct OptimizerConfig {
   std::int64_t shadow_every = 0, verify_every = 0;  // 0: never
   int threads = 1;                                  // of each rank
 
+  std::map<std::string, double, std::less<>> own = {};  // options of methods outside the library
+
   bool operator==(const OptimizerConfig&) const = default;
 };
-
-// "sgdm", "adamw", "one-bit-adam", "zero-one-adam", "birder".
-const char* name(Algorithm algorithm) noexcept;
 
 // Throws Error(kInvalidArgument) that names the field, its value and what it may be. Returns the
 // config with what was unset filled in from total_steps.
 OptimizerConfig validated(OptimizerConfig config);
 
 // Sets one field from text, e.g. ("variance_kappa", "16"), ("freeze_step", "auto"), ("exchange",
-// "single-round"). DeepSpeed's names are aliases: var_freeze_step, var_update_scaler,
-// local_step_scaler, local_step_clipper, freeze_step. "unset" stands for kUnset, never 0: a freeze
-// step of 0 is refused. An unknown name or a value that does not parse is Error(kInvalidArgument),
-// with the nearest real name, and changes nothing.
+// "single-round"). Methods may have aliases of their options, such as DeepSpeed's names. "unset"
+// stands for kUnset, never 0: a freeze step of 0 is refused. An unknown name or a value that does
+// not parse is Error(kInvalidArgument), with the nearest real name, and changes nothing.
 void set(OptimizerConfig& config, std::string_view field, std::string_view value);
 
-// Every field as text that `set` reads back to the same bits.
+// Every option of every method as text that `set` reads back to the same bits.
 std::map<std::string, std::string> to_text(const OptimizerConfig& config);
 
 }  // namespace laconic

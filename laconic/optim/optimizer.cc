@@ -9,6 +9,7 @@
 #include "laconic/kernels/dense.h"
 #include "laconic/optim/checks.h"
 #include "laconic/optim/choice.h"
+#include "laconic/optim/method.h"
 #include "laconic/optim/queue.h"
 #include "laconic/optim/rest.h"
 #include "laconic/optim/rule.h"
@@ -17,17 +18,6 @@
 
 namespace laconic {
 namespace {
-
-std::unique_ptr<Rule> make_rule(Algorithm algorithm, const Bucket& bucket) {
-  switch (algorithm) {
-    case Algorithm::kSgdm: return make_sgdm(bucket);
-    case Algorithm::kAdamW: return make_adamw(bucket);
-    case Algorithm::kOneBitAdam: return make_one_bit_adam(bucket);
-    case Algorithm::kZeroOneAdam: return make_zero_one_adam(bucket);
-    case Algorithm::kBirder: return make_birder(bucket);
-  }
-  fail(Code::kInvalidArgument, "no algorithm {}", static_cast<int>(algorithm));
-}
 
 void check_rate(const char* what, double value) {
   if (!(value >= 0) || !std::isfinite(value))
@@ -38,12 +28,13 @@ class Engine final : public Optimizer {
  public:
   Engine(const OptimizerConfig& config, const Model& model, Transport& transport)
       : config_(validated(config)),
+        method_(method_named(config_.algorithm)),
         model_(completed(model, config_)),
         transport_(transport),
         metered_(make_metered(transport, traffic_, std::max(0, config_.ranks_per_node))),
         nodes_(make_nodes(*metered_, config_.ranks_per_node)),
         pool_(config_.threads),
-        schedule_(make_schedule(config_)) {
+        schedule_(method_.make_schedule(config_)) {
     agree_on_setup(*metered_, config_, model_);
     // One rank, or one node, has nothing to choose from: its means are exact, or go nowhere.
     const bool coded_ways = !dense() && transport_.size() > 1 && nodes_.nodes > 1;
@@ -138,14 +129,14 @@ class Engine final : public Optimizer {
 
   void synchronize() override {
     if (begun_) fail(Code::kInvalidArgument, "synchronize inside a step: call step() first");
-    if (counters_.open == 0) return;
+    if (counters_.open() == 0) return;
     Step now = step_;
-    now.t = static_cast<std::int64_t>(counters_.t);
-    now.variance_updates = static_cast<std::int64_t>(counters_.variance_updates);
+    now.t = static_cast<std::int64_t>(counters_.t());
+    now.variance_updates = static_cast<std::int64_t>(counters_.variance_updates());
     shadow_.on = false;
     for (int b = buckets() - 1; b >= 0; --b) rule(b).synchronize(now);
-    counters_.open = 0;
-    counters_.last_sync = counters_.t;
+    counters_.open() = 0;
+    counters_.last_sync() = counters_.t();
     note_weights();
   }
 
@@ -180,24 +171,24 @@ class Engine final : public Optimizer {
   }
 
   void redistribute(int bucket, const std::map<std::string, std::vector<float>>& whole) override {
-    Step now = schedule_->plan(counters_, counters_.lr_before);
-    now.t = static_cast<std::int64_t>(counters_.t);
-    now.variance_updates = static_cast<std::int64_t>(counters_.variance_updates);
-    rule(bucket).restored(counters_.frozen_at != 0);
+    Step now = schedule_->plan(counters_, counters_.lr_before());
+    now.t = static_cast<std::int64_t>(counters_.t());
+    now.variance_updates = static_cast<std::int64_t>(counters_.variance_updates());
+    rule(bucket).restored(counters_.frozen_at() != 0);
     rule(bucket).redistribute(whole, now);
     if (bucket + 1 == buckets()) {
-      counters_.open = 0;
-      counters_.last_sync = counters_.t;
+      counters_.open() = 0;
+      counters_.last_sync() = counters_.t();
       if (rest_) rest_->other_ranks();
     }
   }
 
   void restored() override {
-    started_ = counters_.t > 0;
+    started_ = counters_.t() > 0;
     step_ = {};
     stats_ = {};
-    stats_.step = static_cast<std::int64_t>(counters_.t);
-    for (const auto& one : rules_) one->restored(counters_.frozen_at != 0);
+    stats_.step = static_cast<std::int64_t>(counters_.t());
+    for (const auto& one : rules_) one->restored(counters_.frozen_at() != 0);
     for (SwitchingMean* mean : switching_) mean->restored();
     note_weights();
   }
@@ -209,7 +200,7 @@ class Engine final : public Optimizer {
   const Totals& totals() const noexcept override { return totals_; }
 
   std::string describe() const override {
-    return fmt::format("{}, {} parameters in {} bucket(s), {}", name(config_.algorithm),
+    return fmt::format("{}, {} parameters in {} bucket(s), {}", method_.name,
                        model_.weights.size(), buckets(),
                        rules_.empty() ? "nothing to exchange" : rules_.front()->describe());
   }
@@ -218,7 +209,7 @@ class Engine final : public Optimizer {
   // Weights that were written to between two steps.
   void take_up_weights() {
     if (!watches() || hash_of_weights() == hash_) return;
-    if (counters_.open != 0)
+    if (counters_.open() != 0)
       fail(Code::kInvalidArgument,
            "the weights were written to after step {}, between two syncs, where every rank has "
            "weights of its own: write to them after synchronize()",
@@ -299,9 +290,7 @@ class Engine final : public Optimizer {
   }
 
   Rule& rule(int bucket) const { return *rules_[static_cast<std::size_t>(bucket)]; }
-  bool dense() const {
-    return config_.algorithm == Algorithm::kSgdm || config_.algorithm == Algorithm::kAdamW;
-  }
+  bool dense() const noexcept { return method_.exact; }
   bool acts() const { return step_.kind != Step::Kind::kNothing || step_.freezes; }
   // A decision over the whole gradient comes first, so nothing may start during backward.
   bool waits_for_all() const { return config_.max_grad_norm > 0 || config_.skip == Skip::kStep; }
@@ -322,7 +311,7 @@ class Engine final : public Optimizer {
                         .begin = begin,
                         .x = model_.weights.subspan(begin, count),
                         .g = model_.gradient.subspan(begin, count)});
-    rules_.push_back(make_rule(config_.algorithm, buckets_.back()));
+    rules_.push_back(method_.make_rule(buckets_.back()));
     if (SwitchingMean* mean = rules_.back()->switching()) switching_.push_back(mean);
   }
 
@@ -417,7 +406,7 @@ class Engine final : public Optimizer {
   void tell(bool taken) {
     static constexpr const char* kKinds[] = {"nothing", "dense", "coded", "silent"};
     const auto now = traffic_.total();
-    stats_.step = static_cast<std::int64_t>(counters_.t);
+    stats_.step = static_cast<std::int64_t>(counters_.t());
     const bool coded = step_.kind == Step::Kind::kCoded && !all_exact();
     const bool dense =
         step_.kind == Step::Kind::kDense || (step_.kind == Step::Kind::kCoded && !coded);
@@ -449,7 +438,7 @@ class Engine final : public Optimizer {
 
   // After the first sync that is verify_every steps or more after the last check.
   void verify() {
-    if (config_.verify_every == 0 || counters_.open != 0 ||
+    if (config_.verify_every == 0 || counters_.open() != 0 ||
         step_.t - verified_ < config_.verify_every)
       return;
     verified_ = step_.t;
@@ -457,6 +446,7 @@ class Engine final : public Optimizer {
   }
 
   const OptimizerConfig config_;
+  const Method& method_;
   const Model model_;
   Transport& transport_;
   Traffic traffic_;

@@ -38,7 +38,7 @@ double Rounds::bits_per_parameter_per_step(double dense_bits, double coded_bits)
          static_cast<double>(steps);
 }
 
-Rounds one_bit_adam_rounds(std::int64_t steps, std::int64_t freeze_step) {
+Rounds freeze_rounds(std::int64_t steps, std::int64_t freeze_step) {
   if (freeze_step < 1)
     fail(Code::kInvalidArgument,
          "freeze_step is {}: rounds are known beforehand for a number from 1 only", freeze_step);
@@ -46,8 +46,8 @@ Rounds one_bit_adam_rounds(std::int64_t steps, std::int64_t freeze_step) {
   return {steps, dense, steps - dense};
 }
 
-Rounds zero_one_adam_rounds(std::int64_t steps, const VarianceSteps& variance,
-                            const Intervals& intervals) {
+Rounds interval_rounds(std::int64_t steps, const VarianceSteps& variance,
+                       const Intervals& intervals) {
   if (intervals.follow_lr())
     fail(Code::kInvalidArgument,
          "double_every is auto: rounds are known beforehand for a number from 1 only");

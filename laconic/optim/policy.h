@@ -4,11 +4,11 @@
 
 #include "laconic/optim/config.h"
 
-// When things are said. Small objects without memory of their own: everything follows from t, the
+// When ranks exchange. Small objects without memory of their own: everything follows from t, the
 // last sync and the learning rate, so a resume continues them.
 namespace laconic {
 
-// T_v of 0/1 Adam: steps 1 = k_0 < k_1 < …, k_{j+1} = k_j + 2^floor(j/kappa), while k_j <= freeze.
+// T_v: steps 1 = k_0 < k_1 < …, k_{j+1} = k_j + 2^floor(j/kappa), while k_j <= freeze.
 class VarianceSteps {
  public:
   VarianceSteps(std::int64_t kappa, std::int64_t freeze) : kappa_(kappa), freeze_(freeze) {}
@@ -19,7 +19,7 @@ class VarianceSteps {
   std::int64_t kappa_, freeze_;
 };
 
-// T_u of 0/1 Adam: 1 while t <= freeze, then doubling every `double_every` steps up to `most`;
+// T_u: 1 while t <= freeze, then doubling every `double_every` steps up to `most`;
 // kAuto: the largest power of two <= lr_peak/lr, up to `most`.
 class Intervals {
  public:
@@ -49,11 +49,13 @@ struct Step {
 struct Rounds {
   std::int64_t steps = 0, dense = 0, coded = 0;
   std::int64_t rounds() const noexcept { return dense + coded; }
-  // With dense rounds of `dense_bits` a parameter and coded ones of `coded_bits`.
+  // With dense rounds of `dense_bits` per parameter and coded ones of `coded_bits`.
   double bits_per_parameter_per_step(double dense_bits, double coded_bits) const noexcept;
 };
-Rounds one_bit_adam_rounds(std::int64_t steps, std::int64_t freeze_step);
-Rounds zero_one_adam_rounds(std::int64_t steps, const VarianceSteps& variance,
-                            const Intervals& intervals);
+// Exact until the freeze, coded after it.
+Rounds freeze_rounds(std::int64_t steps, std::int64_t freeze_step);
+// Exact on variance steps, coded after intervals of local steps.
+Rounds interval_rounds(std::int64_t steps, const VarianceSteps& variance,
+                       const Intervals& intervals);
 
 }  // namespace laconic

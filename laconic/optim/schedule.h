@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 
@@ -8,32 +9,41 @@
 
 namespace laconic {
 
-// All that a schedule remembers; saved as doubles. Equal on all ranks.
-struct Counters {
-  double t = 0;                 // steps taken
-  double variance_updates = 0;  // J
-  double last_sync = 0;
-  double lr_before = 0, lr_peak = 0, last_rise = 0;
-  double frozen_at = 0;     // 1-bit Adam: the last dense step, once known; 0/1 Adam: 1 once v stays
-  double norm_before = 0;   // 1-bit Adam, auto: ‖v̂‖₁ when it was looked at last
-  double open = 0;          // 0/1 Adam: local steps are waiting for a sync
-  double variance_due = 0;  // 0/1 Adam: a variance step was put off by a sync
+// All that schedules remember; saved as doubles. Equal on all ranks.
+class Counters {
+ public:
+  double& t() { return values_[0]; }                 // steps taken
+  double& variance_updates() { return values_[1]; }  // J
+  double& last_sync() { return values_[2]; }
+  double& lr_before() { return values_[3]; }
+  double& lr_peak() { return values_[4]; }
+  double& last_rise() { return values_[5]; }     // the last step whose rate was higher than before
+  double& frozen_at() { return values_[6]; }     // the step at which v was frozen; 0: not yet
+  double& norm_before() { return values_[7]; }   // ‖v̂‖₁ when it was looked at last
+  double& open() { return values_[8]; }          // 1: local steps wait for a sync
+  double& variance_due() { return values_[9]; }  // 1: a variance step was put off by a sync
 
-  std::span<double> values() { return {&t, sizeof(Counters) / sizeof(double)}; }
+  std::span<double> values() { return values_; }
+
+ private:
+  std::array<double, 10> values_{};
 };
-static_assert(sizeof(Counters) == 10 * sizeof(double));
 
 // Decides what each step is. `plan` changes nothing, so a step can be given up; `done` counts it.
 class Schedule {
  public:
   virtual ~Schedule() = default;
-  virtual Step plan(const Counters& counters, double lr) const = 0;
+  virtual Step plan(Counters counters, double lr) const = 0;
   // variance_norm gives ‖v‖₁ of the model after the step.
   virtual void done(Counters& counters, const Step& step,
                     FunctionRef<double()> variance_norm) const;
+
+ protected:
+  // The step after `counters`, as far as all schedules agree.
+  static Step next(Counters counters, double lr);
 };
 
-// REQUIRES: a validated config.
-std::unique_ptr<Schedule> make_schedule(const OptimizerConfig& config);
+// An exchange of this kind in every step.
+std::unique_ptr<Schedule> every_step(Step::Kind kind);
 
 }  // namespace laconic

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "laconic/core/error.h"
+#include "laconic/optim/spelling.h"
 #include "laconic/plan/exchange.h"
 
 namespace laconic::plan {
@@ -59,7 +60,7 @@ std::vector<std::size_t> buckets_of(const Work& work) {
   return all;
 }
 
-Forecast run(const Cluster& cluster, const Work& work, const Speeds& speeds, const Method& method) {
+Forecast run(const Cluster& cluster, const Work& work, const Speeds& speeds, const MethodStep& method) {
   Rank rank(cluster, work, speeds);
   const auto buckets = buckets_of(work);
   const bool others = method.topology == Topology::kAllReduce && method.step == Step::Kind::kDense;
@@ -69,7 +70,7 @@ Forecast run(const Cluster& cluster, const Work& work, const Speeds& speeds, con
     rank.wait_for_backward(work.ready.empty() ? done / static_cast<double>(work.parameters)
                                               : work.ready[b]);
     if (method.step == Step::Kind::kSilent) {
-      rank.code(speeds.zero_one_silent * static_cast<double>(buckets[b]));
+      rank.code(cost_of(speeds, method).local * static_cast<double>(buckets[b]));
     } else if (others) {
       const double next = all_reduce(rank, method, buckets[b]);
       rank.wait_until(arrival);
@@ -98,30 +99,26 @@ void add(Forecast& sum, double share, const Forecast& one) {
 
 }  // namespace
 
-std::vector<std::pair<const char*, double*>> Speeds::fields() {
-  return {{"copy", &copy},
-          {"add_voice", &add_voice},
-          {"narrow", &narrow},
-          {"widen", &widen},
-          {"encode", &encode},
-          {"sign_voice", &sign_voice},
-          {"decode", &decode},
-          {"draw", &draw},
-          {"count_voice", &count_voice},
-          {"redraw", &redraw},
-          {"sgdm_before", &sgdm.before},
-          {"sgdm_after", &sgdm.after},
-          {"adamw_before", &adamw.before},
-          {"adamw_after", &adamw.after},
-          {"one_bit_adam_before", &one_bit_adam.before},
-          {"one_bit_adam_after", &one_bit_adam.after},
-          {"zero_one_adam_before", &zero_one_adam.before},
-          {"zero_one_adam_after", &zero_one_adam.after},
-          {"birder_before", &birder.before},
-          {"birder_after", &birder.after},
-          {"zero_one_silent", &zero_one_silent},
-          {"message", &message},
-          {"byte", &byte}};
+Speeds::Speeds() {
+  for (const Method* one : laconic::methods()) methods[one->name] = one->cost;
+}
+
+std::vector<std::pair<std::string, double*>> Speeds::fields() {
+  std::vector<std::pair<std::string, double*>> all = {
+      {"copy", &copy},     {"add_voice", &add_voice},     {"narrow", &narrow},
+      {"widen", &widen},   {"encode", &encode},           {"sign_voice", &sign_voice},
+      {"decode", &decode}, {"draw", &draw},               {"count_voice", &count_voice},
+      {"redraw", &redraw}};
+  for (auto& [name, cost] : methods) {
+    const std::string field = spelled(name);
+    auto& exchange = method_named(name).exact ? cost.exact : cost.coded;
+    all.emplace_back(field + "_before", &exchange.before);
+    all.emplace_back(field + "_after", &exchange.after);
+    if (cost.local > 0) all.emplace_back(field + "_local", &cost.local);
+  }
+  all.emplace_back("message", &message);
+  all.emplace_back("byte", &byte);
+  return all;
 }
 
 Speeds Speeds::faster(double times) const {
@@ -132,7 +129,7 @@ Speeds Speeds::faster(double times) const {
 }
 
 Forecast predict(const Cluster& cluster, const Work& work, const Speeds& speeds,
-                 const Method& method) {
+                 const MethodStep& method) {
   check(cluster);
   check(work);
   if (method.topology == Topology::kAllReduce && method.step == Step::Kind::kCoded)
@@ -147,7 +144,7 @@ Forecast predict(const Cluster& cluster, const Work& work, const Speeds& speeds,
   return forecast;
 }
 
-Average predict(const Cluster& cluster, const Work& work, const Speeds& speeds, Method method,
+Average predict(const Cluster& cluster, const Work& work, const Speeds& speeds, MethodStep method,
                 const Rounds& rounds) {
   if (rounds.steps < 1)
     fail(Code::kInvalidArgument, "a run of {} steps: give at least 1, e.g. 100000", rounds.steps);
@@ -168,16 +165,11 @@ Average predict(const Cluster& cluster, const Work& work, const Speeds& speeds, 
   return all;
 }
 
-double memory_bytes(const Cluster& cluster, const Work& work, const Method& method) {
+double memory_bytes(const Cluster& cluster, const Work& work, const MethodStep& method) {
   const double local = method.topology == Topology::kNodes ? cluster.per_node : 1;
   const double weights_and_gradient = 8, server = 4.0 / cluster.ranks();
-  double state = 8;
-  switch (method.algorithm) {
-    case Algorithm::kSgdm: state = 4; break;
-    case Algorithm::kOneBitAdam: state = 8 + 4 / local + server; break;
-    case Algorithm::kZeroOneAdam: state = 16 + server; break;
-    default: break;
-  }
+  const MethodCost& cost = method_named(method.algorithm).cost;
+  const double state = cost.state + cost.state_of_node / local + cost.state_of_all * server / 4;
   return (weights_and_gradient + state) * static_cast<double>(work.parameters);
 }
 

@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "laconic/core/parallel.h"
-#include "laconic/optim/config.h"
+#include "laconic/optim/method.h"
 #include "laconic/optim/policy.h"
 #include "laconic/transport/emulated.h"
 
@@ -35,24 +37,21 @@ struct Work {
   bool shares_cores = false;  // coding takes turns with the backward pass on the same cores
 };
 
-// Seconds of one rank for one element; per voice where several are added. `before` and `after` are
-// what the moments and the weights add to coding and decoding (Birder's draws are in its `before`).
-// The defaults are of one core of the machine of bench/results/kernels.md.
+// Seconds of one rank for one element; per voice where several are added. The defaults are of one
+// core of the machine of bench/results/kernels.json.
 struct Speeds {
-  struct Update {
-    double before, after;
-  };
+  Speeds();
+
   double copy = 0.60e-9, add_voice = 0.44e-9, narrow = 0.43e-9, widen = 0.46e-9;
   double encode = 0.62e-9, sign_voice = 0.08e-9, decode = 0.20e-9;
   double draw = 0.76e-9, count_voice = 0.05e-9, redraw = 0.86e-9;
-  Update sgdm{0, 0.82e-9}, adamw{0, 1.23e-9};
-  Update one_bit_adam{0.60e-9, 0.80e-9}, zero_one_adam{0.70e-9, 1.20e-9}, birder{0.96e-9, 0.40e-9};
-  double zero_one_silent = 1.73e-9;
+  // By method: what its update adds to encoding and decoding (draws are in `before`).
+  std::map<std::string, MethodCost> methods;
   double message = 1e-6;  // of a message to one peer, whatever its length
   double byte = 0;        // of a byte that is sent and one that is received
 
   // All by name ("adamw_before", …), for texts; the last two do not scale with memory.
-  std::vector<std::pair<const char*, double*>> fields();
+  std::vector<std::pair<std::string, double*>> fields();
   // All that scales with memory, so many times as fast.
   Speeds faster(double times) const;
 };
@@ -61,9 +60,9 @@ struct Speeds {
 // updates overlapped as here, so that a comparison is of the exchanges.
 enum class Topology : std::uint8_t { kAllReduce, kFlat, kNodes };
 
-// One step of an optimizer.
-struct Method {
-  Algorithm algorithm = Algorithm::kAdamW;
+// One step of a method.
+struct MethodStep {
+  std::string algorithm = "adamw";
   Step::Kind step = Step::Kind::kDense;  // kDense, kCoded or kSilent
   Topology topology = Topology::kFlat;
   bool bf16 = false;  // dense steps
@@ -82,7 +81,7 @@ struct Forecast {
 // Runs one step of one rank as a sequence of events: the ranks are alike. Its bytes are exactly
 // those of the mean (an all-reduce: 2(n-1)/n of the vector).
 Forecast predict(const Cluster& cluster, const Work& work, const Speeds& speeds,
-                 const Method& method);
+                 const MethodStep& method);
 
 // The steps of a whole run in their proportions.
 struct Average {
@@ -91,11 +90,11 @@ struct Average {
   Forecast mean;
 };
 // `method.step` is not looked at.
-Average predict(const Cluster& cluster, const Work& work, const Speeds& speeds, Method method,
+Average predict(const Cluster& cluster, const Work& work, const Speeds& speeds, MethodStep method,
                 const Rounds& rounds);
 
 // Bytes of weights, gradients and optimizer state on a rank.
-double memory_bytes(const Cluster& cluster, const Work& work, const Method& method);
+double memory_bytes(const Cluster& cluster, const Work& work, const MethodStep& method);
 
 // The highest rate between nodes, in bytes a second, at which `ours` takes no longer than `theirs`:
 // 0 when it never does, infinity when it does at kHighest too.

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "laconic/core/error.h"
 #include "laconic/collective/channel.h"
 #include "laconic/collective/layout.h"
 #include "laconic/kernels/random_sign.h"
@@ -65,15 +66,17 @@ Forecast Rank::forecast() const {
   return all;
 }
 
-Speeds::Update update_of(const Speeds& speeds, const Method& method) {
+const MethodCost& cost_of(const Speeds& speeds, const MethodStep& method) {
+  const auto found = speeds.methods.find(method_named(method.algorithm).name);
+  if (found == speeds.methods.end())
+    fail(Code::kInvalidArgument, "there are no speeds of {}: register it before", method.algorithm);
+  return found->second;
+}
+
+MethodCost::Seconds update_of(const Speeds& speeds, const MethodStep& method) {
   if (!method.update) return {0, speeds.copy};
-  if (method.step == Step::Kind::kDense)
-    return method.algorithm == Algorithm::kSgdm ? speeds.sgdm : speeds.adamw;
-  switch (method.algorithm) {
-    case Algorithm::kOneBitAdam: return speeds.one_bit_adam;
-    case Algorithm::kBirder: return speeds.birder;
-    default: return speeds.zero_one_adam;
-  }
+  const MethodCost& cost = cost_of(speeds, method);
+  return method.step == Step::Kind::kDense ? cost.exact : cost.coded;
 }
 
 namespace {
@@ -89,20 +92,20 @@ struct Cost {
   double made, fill, join, code, voice, serve, take;
 };
 
-MeanConfig config_of(const Method& method, std::size_t elements) {
+MeanConfig config_of(const MethodStep& method, std::size_t elements) {
   MeanConfig config{.kind = MeanKind::kDense,
                     .elements = elements,
                     .bf16 = method.bf16,
                     .scale_block = method.scale_block,
                     .form = method.form};
   if (method.step == Step::Kind::kCoded)
-    config.kind =
-        method.algorithm == Algorithm::kBirder ? MeanKind::kRandomSign : MeanKind::kOneBit;
+    config.kind = method_named(method.algorithm).codec == "random-sign" ? MeanKind::kRandomSign
+                                                                         : MeanKind::kOneBit;
   if (config.kind != MeanKind::kDense) config.bf16 = false;
   return config;
 }
 
-Cost cost_of(const Speeds& s, const Method& method, const MeanConfig& config, MeanKind runs) {
+Cost phases_of(const Speeds& s, const MethodStep& method, const MeanConfig& config, MeanKind runs) {
   const auto [before, after] = update_of(s, method);
   if (runs == MeanKind::kOneBit)
     return {.made = before,
@@ -182,12 +185,12 @@ void in_turns(std::size_t slices, std::size_t phases, const Work& work) {
     }
 }
 
-void pipeline(Rank& rank, const Method& method, const MeanConfig& config, bool hierarchical) {
+void pipeline(Rank& rank, const MethodStep& method, const MeanConfig& config, bool hierarchical) {
   const Ways ways(rank, hierarchical);
   const int nodes = ways.nodes(), per_node = ways.per_node();
   const MeanKind runs = kind_that_runs(config.kind, per_node, nodes);
   const Layout layout = layout_of(config, per_node, nodes, rank.useful_slices());
-  const Cost cost = cost_of(rank.speeds(), method, config, runs);
+  const Cost cost = phases_of(rank.speeds(), method, config, runs);
   std::vector<double> arrival[4];
   for (auto& of_phase : arrival) of_phase.resize(layout.slices());
   const auto of_vector = [&](std::size_t slice) {  // real elements of the whole slice
@@ -227,11 +230,11 @@ void pipeline(Rank& rank, const Method& method, const MeanConfig& config, bool h
   });
 }
 
-void single_round(Rank& rank, const Method& method, std::size_t elements, bool hierarchical) {
+void single_round(Rank& rank, const MethodStep& method, std::size_t elements, bool hierarchical) {
   const Ways ways(rank, hierarchical);
   const int ranks = rank.cluster().ranks();
   const Speeds& s = rank.speeds();
-  const Speeds::Update update = update_of(s, method);
+  const MethodCost::Seconds update = update_of(s, method);
   const Dealing dealing(elements, ranks, rank.useful_slices());
   std::vector<double> arrival[2];
   for (auto& of_phase : arrival) of_phase.resize(dealing.slices);
@@ -258,7 +261,7 @@ void single_round(Rank& rank, const Method& method, std::size_t elements, bool h
 
 // A ring, or a pair of trees where latency counts, whose bytes are a ring's; a node's card carries
 // one edge of it.
-double all_reduce(Rank& rank, const Method& method, std::size_t elements) {
+double all_reduce(Rank& rank, const MethodStep& method, std::size_t elements) {
   const Cluster& cluster = rank.cluster();
   const int ranks = cluster.ranks();
   const double bytes = (method.bf16 ? 2.0 : 4.0) * static_cast<double>(elements);
@@ -276,13 +279,13 @@ double all_reduce(Rank& rank, const Method& method, std::size_t elements) {
   return rank.transfer(sent - between, between, seconds + std::min(ring, trees));
 }
 
-double all_reduce_coding(const Speeds& speeds, const Method& method, std::size_t elements) {
+double all_reduce_coding(const Speeds& speeds, const MethodStep& method, std::size_t elements) {
   const double bytes = 2 * (method.bf16 ? 2.0 : 4.0);
   return (speeds.add_voice + 2 * speeds.byte * bytes + update_of(speeds, method).after) *
          static_cast<double>(elements);
 }
 
-void exchange(Rank& rank, const Method& method, std::size_t elements) {
+void exchange(Rank& rank, const MethodStep& method, std::size_t elements) {
   const MeanConfig config = config_of(method, elements);
   const bool hierarchical = method.topology == Topology::kNodes && rank.cluster().per_node > 1;
   if (config.kind == MeanKind::kRandomSign && config.form == RandomForm::kSingleRound)

@@ -37,15 +37,17 @@ class Rank {
 };
 
 // Begins the all-reduce of one bucket; returns when it is over.
-double all_reduce(Rank& rank, const Method& method, std::size_t elements);
+double all_reduce(Rank& rank, const MethodStep& method, std::size_t elements);
 // What a rank computes for it.
-double all_reduce_coding(const Speeds& speeds, const Method& method, std::size_t elements);
+double all_reduce_coding(const Speeds& speeds, const MethodStep& method, std::size_t elements);
 
 // Appends the exchange of one bucket to the rank's time. REQUIRES: neither silent nor an
 // all-reduce.
-void exchange(Rank& rank, const Method& method, std::size_t elements);
+void exchange(Rank& rank, const MethodStep& method, std::size_t elements);
 
-// Seconds an element around and instead of an exchange.
-Speeds::Update update_of(const Speeds& speeds, const Method& method);
+// Of its method, as measured.
+const MethodCost& cost_of(const Speeds& speeds, const MethodStep& method);
+// Seconds per element around an exchange.
+MethodCost::Seconds update_of(const Speeds& speeds, const MethodStep& method);
 
 }  // namespace laconic::plan

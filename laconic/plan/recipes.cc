@@ -3,6 +3,7 @@
 #include <string>
 
 #include "laconic/core/error.h"
+#include "laconic/optim/method.h"
 
 namespace laconic::plan {
 namespace {
@@ -16,38 +17,36 @@ constexpr Recipe kRecipes[] = {
 
 }  // namespace
 
-Rounds Recipe::one_bit_adam() const { return one_bit_adam_rounds(steps, freeze_step); }
+Rounds Recipe::every_step() const { return freeze_rounds(steps, freeze_step); }
 
-Rounds Recipe::zero_one_adam() const {
-  return zero_one_adam_rounds(steps, {variance_kappa, variance_freeze_step},
+Rounds Recipe::local_steps() const {
+  return interval_rounds(steps, {variance_kappa, variance_freeze_step},
                               {variance_freeze_step, double_every, max_interval});
 }
 
+Rounds Recipe::rounds(const std::string& algorithm) const {
+  if (algorithm == kEveryStep) return every_step();
+  if (algorithm == kLocalSteps) return local_steps();
+  return default_rounds(algorithm, steps);
+}
+
 double Recipe::volume_reduction(double dense_bits, double coded_bits) const {
-  return 1 - zero_one_adam().bits_per_parameter_per_step(dense_bits, coded_bits) /
-                 one_bit_adam().bits_per_parameter_per_step(dense_bits, coded_bits);
+  return 1 - local_steps().bits_per_parameter_per_step(dense_bits, coded_bits) /
+                 every_step().bits_per_parameter_per_step(dense_bits, coded_bits);
 }
 
 double Recipe::round_reduction() const {
-  return 1 - static_cast<double>(zero_one_adam().rounds()) /
-                 static_cast<double>(one_bit_adam().rounds());
+  return 1 - static_cast<double>(local_steps().rounds()) /
+                 static_cast<double>(every_step().rounds());
 }
 
-Rounds default_rounds(Algorithm algorithm, std::int64_t steps) {
+Rounds default_rounds(const std::string& algorithm, std::int64_t steps) {
   constexpr std::int64_t kFewest = 10;  // a schedule needs some
   if (steps < kFewest)
     fail(Code::kInvalidArgument, "a run of {} steps: give at least {}, e.g. 100000", steps,
          kFewest);
   const OptimizerConfig config = validated({.algorithm = algorithm, .total_steps = steps});
-  switch (algorithm) {
-    case Algorithm::kOneBitAdam: return one_bit_adam_rounds(steps, config.freeze_step);
-    case Algorithm::kZeroOneAdam:
-      return zero_one_adam_rounds(
-          steps, {config.variance_kappa, config.variance_freeze_step},
-          {config.variance_freeze_step, config.double_every, config.max_interval});
-    case Algorithm::kBirder: return {.steps = steps, .dense = 0, .coded = steps};
-    default: return {.steps = steps, .dense = steps, .coded = 0};
-  }
+  return method_named(algorithm).rounds(config, steps);
 }
 
 std::span<const Recipe> recipes() noexcept { return kRecipes; }

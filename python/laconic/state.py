@@ -17,8 +17,6 @@ from .errors import InvalidArgument
 if TYPE_CHECKING:
     from .optimizer import Optimizer
 
-# Options that may differ between the run that saved and the one that resumes.
-_FREE = {"total_steps", "threads", "shadow_every", "verify_every"}
 # What a group has from its construction; FIXED is part of the configuration, which was compared.
 _KEPT = {"params", "param_names", "compress", "betas", "momentum", "beta", "eps"}
 _WEIGHTS = "weights"
@@ -184,11 +182,13 @@ def _check(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     if len(saved["param_groups"]) != len(optimizer.param_groups):
         counts = f"{len(saved['param_groups'])} groups, this optimizer {len(optimizer.param_groups)}"
         raise InvalidArgument(f"the state has {counts}")
-    other_ranks = header["ranks"] != here["ranks"]
-    for field, value in here["config"].items():
-        there = header["config"].get(field)
-        if there != value and field not in _FREE and not (field == "ranks_per_node" and other_ranks):
-            raise InvalidArgument(f"{field} is {there} in the state and {value} here: it would compute something else")
+    fixed = set(_core.fixed_options(here["config"]["algorithm"])) | {"algorithm"}
+    if header["ranks"] == here["ranks"]:
+        fixed.add("ranks_per_node")  # where the parts of the state lie
+    for field in sorted(fixed):
+        there, value = header["config"].get(field), here["config"][field]
+        if there != value:
+            raise InvalidArgument(f"{field} is {there} in the state and {value} here: resuming would change results")
 
 
 def _check_tensors(parts: list[_Part], tensors: dict[str, Tensor]) -> None:

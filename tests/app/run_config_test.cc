@@ -109,7 +109,7 @@ TEST(RunConfig, WhatIsLeftOutComesFromTheTable) {
   EXPECT_GT(config.lr, 0);
   EXPECT_GT(config.steps, 0);
   EXPECT_GT(config.batch, 0);
-  EXPECT_EQ(config.optimizer.algorithm, Algorithm::kAdamW);
+  EXPECT_EQ(config.optimizer.algorithm, "adamw");
   EXPECT_TRUE(config.optimizer.bf16);
   EXPECT_EQ(config.optimizer.total_steps, config.steps);
   EXPECT_TRUE(says(refusal_of([] { resolved(with({{"run.model", "resnet21"}})); }), {"resnet20"}));
@@ -149,9 +149,9 @@ TEST(TunedRates, BelongToModelAndOptimizer) {
   EXPECT_TRUE(says(refusal_of([] { tuned_lr("resnet21", "adamw"); }), {"resnet20"}));
 }
 
-TEST(TunedRates, AnOptimizerWithoutOneOfItsOwnTakesAdamWs) {
+TEST(TunedRates, AMethodWithoutOneOfItsOwnTakesTheModels) {
   for (const char* model : {"resnet8", "resnet50", "gpt2-mini", "bert-base"})
-    EXPECT_EQ(tuned_lr(model, "registered-elsewhere"), tuned_lr(model, "adamw")) << model;
+    EXPECT_EQ(tuned_lr(model, "one-bit-adam"), tuned_lr(model, "adamw")) << model;
 }
 
 TEST(TunedRates, AreThoseOfTheOptimizerWhateverItsDenseMeansAreSentIn) {

@@ -25,7 +25,7 @@ constexpr std::int64_t kOld = 15, kNew = 17;
 using Bytes = std::vector<std::map<std::string, std::string>>;  // of each rank
 
 Training made(Transport& world) {
-  return {short_config(Algorithm::kZeroOneAdam), world, three_groups()};
+  return {short_config("zero-one-adam"), world, three_groups()};
 }
 
 // `cut` lives from when all ranks are about to save.

@@ -176,7 +176,7 @@ TEST(OtherRun, WhatChangesTheMathematicsIsRefusedWithBothValues) {
   const Scratch scratch;
   save(scratch / "run", 2);
   const std::vector<Difference> differences = {
-      {[](auto& o) { o.settings.algorithm = Algorithm::kBirder; }, {"zero-one-adam", "birder"}},
+      {[](auto& o) { o.settings.algorithm = "birder"; }, {"zero-one-adam", "birder"}},
       {[](auto& o) { o.settings.variance_kappa = 8; }, {"variance_kappa", "16", "8"}},
       {[](auto& o) { o.settings.variance_freeze_step = 77; }, {"variance_freeze_step", "77"}},
       {[](auto& o) { o.settings.beta1 = 0.5; }, {"beta1", "0.9", "0.5"}},

@@ -50,7 +50,7 @@ struct Soak {
     std::vector<float> weights(elements), gradient(elements), seconds;
     seconds.reserve(kBlock);
     const auto optimizer = laconic::make_optimizer(
-        {.algorithm = laconic::Algorithm::kOneBitAdam,
+        {.algorithm = "one-bit-adam",
          .total_steps = steps,
          .freeze_step = std::max<std::int64_t>(1, steps / 20),  // later steps are all of a kind
          .bucket_elements = elements / 3 + 1,

@@ -10,7 +10,7 @@ namespace {
 TEST(ExactSteps, SayWhatCodedOnesLeftUnsaid) {
   for (const int per_node : {kFlat, 2})
     run_ranks(4, [per_node](Transport& world) {
-      OptimizerConfig config = short_config(Algorithm::kOneBitAdam, per_node);
+      OptimizerConfig config = short_config("one-bit-adam", per_node);
       config.guard = true;
       config.beta1 = 0;  // the next momentum is the mean of gradients and of what is unsaid
       Training training(config, world, {}, kElements);
@@ -49,7 +49,7 @@ TEST(ExactSteps, SayWhatCodedOnesLeftUnsaid) {
 
 TEST(ExactSteps, AreAskedForBetweenStepsAndWithGuard) {
   run_ranks(2, [](Transport& world) {
-    OptimizerConfig config = short_config(Algorithm::kBirder);
+    OptimizerConfig config = short_config("birder");
     Training without(config, world);
     EXPECT_TRUE(says(refusal_of([&] { without.optimizer->exchange_exactly(2); }), {"guard"}));
     config.guard = true;

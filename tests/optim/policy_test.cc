@@ -95,9 +95,9 @@ TEST(Intervals, FollowTheLearningRateWhenAuto) {
 struct Recipe {
   std::int64_t steps, freeze, variance_freeze, double_every;
 
-  Rounds one_bit_adam() const { return one_bit_adam_rounds(steps, freeze); }
+  Rounds one_bit_adam() const { return freeze_rounds(steps, freeze); }
   Rounds zero_one_adam() const {
-    return zero_one_adam_rounds(steps, {16, variance_freeze}, {variance_freeze, double_every, 16});
+    return interval_rounds(steps, {16, variance_freeze}, {variance_freeze, double_every, 16});
   }
   double rounds_saved() const {
     return 1 - static_cast<double>(zero_one_adam().rounds()) / static_cast<double>(steps);
@@ -163,7 +163,7 @@ TEST(Rounds, OfGpt2AndImageNetAreTheSumsOverTheirIntervals) {
 // Interval 1 at step 2, 2 at 3, 4 at 4, 8 at 5, then 16: syncs at 2, 18, 34, …
 TEST(Rounds, EndWithASync) {
   const auto coded = [](std::int64_t steps) {
-    return zero_one_adam_rounds(steps, {16, 1}, {1, 1, 16}).coded;
+    return interval_rounds(steps, {16, 1}, {1, 1, 16}).coded;
   };
   EXPECT_EQ(coded(1), 0);
   EXPECT_EQ(coded(2), 1);
@@ -174,9 +174,9 @@ TEST(Rounds, EndWithASync) {
 }
 
 TEST(Rounds, AreNotKnownBeforehandWhenAuto) {
-  EXPECT_THROW(one_bit_adam_rounds(100, kAuto), Error);
-  EXPECT_THROW(zero_one_adam_rounds(100, {16, 10}, {10, kAuto, 16}), Error);
-  EXPECT_EQ(one_bit_adam_rounds(100, 1000).dense, 100);
+  EXPECT_THROW(freeze_rounds(100, kAuto), Error);
+  EXPECT_THROW(interval_rounds(100, {16, 10}, {10, kAuto, 16}), Error);
+  EXPECT_EQ(freeze_rounds(100, 1000).dense, 100);
   EXPECT_EQ(Rounds{}.bits_per_parameter_per_step(32, 1), 0);
 }
 

@@ -18,8 +18,8 @@ TEST(Recipes, GiveTheNumbersOfTheSpecification) {
                                   Published{"bert-large", 3.270, 0.504, 0.846, 0.511, 0.908}}) {
     SCOPED_TRACE(wanted.name);
     const Recipe& has = recipe(wanted.name);
-    EXPECT_NEAR(has.one_bit_adam().bits_per_parameter_per_step(16, 1), wanted.one_bit, 5e-4);
-    EXPECT_NEAR(has.zero_one_adam().bits_per_parameter_per_step(16, 1), wanted.zero_one, 5e-4);
+    EXPECT_NEAR(has.every_step().bits_per_parameter_per_step(16, 1), wanted.one_bit, 5e-4);
+    EXPECT_NEAR(has.local_steps().bits_per_parameter_per_step(16, 1), wanted.zero_one, 5e-4);
     EXPECT_NEAR(has.volume_reduction(16, 1), wanted.volume, 5e-4);
     EXPECT_NEAR(has.round_reduction(), wanted.rounds, 5e-4);
     EXPECT_NEAR(has.volume_reduction(32, 1.008), wanted.fp32_volume, 5e-4);
@@ -30,12 +30,12 @@ TEST(Recipes, GiveTheNumbersOfTheSpecification) {
 TEST(Recipes, CountEveryStepOnce) {
   for (const Recipe& one : recipes()) {
     SCOPED_TRACE(one.name);
-    EXPECT_EQ(one.one_bit_adam().rounds(), one.steps);
-    EXPECT_EQ(one.one_bit_adam().dense, one.freeze_step);
-    EXPECT_LT(one.zero_one_adam().rounds(), one.steps);
+    EXPECT_EQ(one.every_step().rounds(), one.steps);
+    EXPECT_EQ(one.every_step().dense, one.freeze_step);
+    EXPECT_LT(one.local_steps().rounds(), one.steps);
   }
-  EXPECT_EQ(recipe("gpt2").zero_one_adam().rounds(), 215'000);
-  EXPECT_EQ(recipe("imagenet").zero_one_adam().dense, 185);
+  EXPECT_EQ(recipe("gpt2").local_steps().rounds(), 215'000);
+  EXPECT_EQ(recipe("imagenet").local_steps().dense, 185);
 }
 
 TEST(Recipes, ThatDoNotExistAreRefusedWithThoseThatDo) {

@@ -56,7 +56,7 @@ void Replica::step(std::int64_t t, double lr) {
 }
 
 OptimizerConfig plain_config() {
-  OptimizerConfig config = short_config(Algorithm::kAdamW);
+  OptimizerConfig config = short_config("adamw");
   config.weight_decay = 0;
   return config;
 }

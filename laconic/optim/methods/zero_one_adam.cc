@@ -3,21 +3,23 @@
 #include <cstring>
 #include <mutex>
 
-#include "laconic/core/error.h"
 #include "laconic/kernels/dense.h"
-#include "laconic/optim/rule.h"
+#include "laconic/optim/adam_rule.h"
+#include "laconic/optim/built_in_methods.h"
+#include "laconic/optim/schedule.h"
 
 namespace laconic {
 namespace {
 
-// Between two synchronisations v does not change, so a step is linear in the gradients: what was
-// moved but not yet said
-// (`pending`, learning rate times momentum) tells both how the model moved, over D, and what the
-// mean momentum is, over G.
+using C = OptimizerConfig;
+
+// Between two syncs v does not change, so a step is linear in the gradients: one accumulated
+// vector (`pending`, learning rate times momentum) gives both how the model moved, over D, and the
+// mean momentum, over G.
 //   x_sync   the weights of the last sync, equal on all ranks; x moves on from there by local steps
+//   pending  what this rank has moved and not sent yet; after a sync the worker residual
 //   G, w     sum of rates and product of decays since the last sync
-//   R_last   reach of the last interval: its length times its rate; pending must not outlive a
-//   falling rate
+//   R_last   the last interval's length times its rate; pending must not outlive a falling rate
 class ZeroOneAdam final : public AdamRule {
  public:
   explicit ZeroOneAdam(const Bucket& bucket)
@@ -234,10 +236,117 @@ class ZeroOneAdam final : public AdamRule {
   std::vector<std::pair<std::size_t, std::size_t>> bad_;
 };
 
+// Variance steps by T_v, syncs by T_u, local steps between.
+class ZeroOne final : public Schedule {
+ public:
+  explicit ZeroOne(const OptimizerConfig& config)
+      : variance_(config.variance_kappa, config.variance_freeze_step),
+        intervals_(config.variance_freeze_step, config.double_every, config.max_interval),
+        total_(config.total_steps) {}
+
+  Step plan(Counters c, double lr) const override {
+    Step step = next(c, lr);
+    step.interval = intervals_.at(step.t, lr, std::max(c.lr_peak(), lr));
+    const bool due = variance_.contains(step.t) || c.variance_due() != 0;
+    step.variance = due && c.open() == 0;
+    step.freezes = step.t > variance_.freeze() && !due && c.frozen_at() == 0;
+    if (step.variance) {
+      step.kind = Step::Kind::kDense;
+      ++step.variance_updates;
+    } else if (lr == 0) {
+      step.kind = Step::Kind::kNothing;
+    } else {
+      const bool sync =
+          due || step.t == total_ ||
+          static_cast<double>(step.t) - c.last_sync() >= static_cast<double>(step.interval);
+      step.kind = sync ? Step::Kind::kCoded : Step::Kind::kSilent;
+    }
+    return step;
+  }
+
+  void done(Counters& c, const Step& step, FunctionRef<double()> variance_norm) const override {
+    Schedule::done(c, step, variance_norm);
+    const bool due = variance_.contains(step.t) || c.variance_due() != 0;
+    c.variance_due() = due && !step.variance;
+    c.open() = step.kind == Step::Kind::kSilent ? 1 : step.kind == Step::Kind::kNothing ? c.open() : 0;
+    if (step.freezes) c.frozen_at() = c.t();
+  }
+
+ private:
+  VarianceSteps variance_;
+  Intervals intervals_;
+  std::int64_t total_;
+};
+
+std::vector<Option> all_options() {
+  std::vector<Option> all = one_bit_options();
+  all.push_back(option<&C::variance_freeze_step>(
+                    "variance_freeze_step",
+                    "a whole number >= 1, or unset with total_steps (a freeze step below 1 would "
+                    "leave no variance to divide by)",
+                    from_one,
+                    "last step on which the variance may change, the end of learning-rate "
+                    "warm-up; unset: 15 % of total_steps",
+                    kUnsetOnly)
+                    .in("steps"));
+  all.push_back(option<&C::variance_kappa>("variance_kappa", kFromOne, from_one,
+                                           "variance steps before the gap between them doubles"));
+  all.push_back(option<&C::double_every>(
+                    "double_every", "a whole number >= 1, auto, or unset with total_steps",
+                    from_one,
+                    "steps after which the interval between syncs doubles; auto: it follows the "
+                    "learning rate; unset: a sixth of the steps after the freeze",
+                    kUnsetOrAuto)
+                    .in("steps"));
+  all.push_back(option<&C::max_interval>("max_interval", kFromOne, from_one,
+                                         "longest interval between syncs")
+                    .in("steps"));
+  return all;
+}
+
+void complete(C& config) {
+  fill_from_length(config.variance_freeze_step, config, "variance_freeze_step",
+                   percent_of_run(config, 15));
+  fill_from_length(config.double_every, config, "double_every",
+                   (config.total_steps - config.variance_freeze_step) / 6);
+}
+
 }  // namespace
 
-std::unique_ptr<Rule> make_zero_one_adam(const Bucket& bucket) {
-  return std::make_unique<ZeroOneAdam>(bucket);
+Method zero_one_adam_method() {
+  return {
+      .name = "zero-one-adam",
+      .title = "0/1 Adam",
+      .summary = "Adam with one bit per parameter when ranks exchange, and local steps between",
+      .paper = "Lu et al., Maximizing Communication Efficiency for Large-scale Training via 0/1 "
+               "Adam, ICLR 2023",
+      .exchanges = "gradient, exactly, on few variance steps; displacement, at growing intervals",
+      .codec = "sign",
+      .python = "ZeroOneAdam",
+      .options = all_options(),
+      .aliases = {{"var_freeze_step", "variance_freeze_step"},
+                  {"var_update_scaler", "variance_kappa"},
+                  {"local_step_scaler", "double_every"},
+                  {"local_step_clipper", "max_interval"}},
+      .cost = {.state = 16,
+               .state_of_all = 4,
+               .exact = {0, 1.23e-9},
+               .coded = {0.70e-9, 1.20e-9},
+               .local = 1.73e-9},
+      .complete = complete,
+      .make_rule = [](const Bucket& bucket) -> std::unique_ptr<Rule> {
+        return std::make_unique<ZeroOneAdam>(bucket);
+      },
+      .make_schedule = [](const C& config) -> std::unique_ptr<Schedule> {
+        return std::make_unique<ZeroOne>(config);
+      },
+      .rounds =
+          [](const C& config, std::int64_t steps) {
+            return interval_rounds(
+                steps, {config.variance_kappa, config.variance_freeze_step},
+                {config.variance_freeze_step, config.double_every, config.max_interval});
+          },
+  };
 }
 
 }  // namespace laconic

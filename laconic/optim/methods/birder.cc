@@ -2,12 +2,16 @@
 
 #include "laconic/kernels/dense.h"
 #include "laconic/kernels/random_sign.h"
+#include "laconic/optim/built_in_methods.h"
 #include "laconic/optim/rule.h"
+#include "laconic/optim/schedule.h"
 
 namespace laconic {
 namespace {
 
-// m and b, decaying means of g and |g|, never exchanged; u = m/b. Each rank says a random sign with
+using C = OptimizerConfig;
+
+// m and b, decaying means of g and |g|, never exchanged; u = m/b. Each rank sends a random sign with
 // mean u, and r, the consensus of the signs, moves the weights.
 class Birder final : public Rule {
  public:
@@ -80,6 +84,32 @@ class Birder final : public Rule {
 
 }  // namespace
 
-std::unique_ptr<Rule> make_birder(const Bucket& bucket) { return std::make_unique<Birder>(bucket); }
+Method birder_method() {
+  return {
+      .name = "birder",
+      .title = "Birder",
+      .summary = "random signs from the first step on, without residuals or warm-up; about 2 to 3 "
+                 "times AdamW's learning rate",
+      .paper = "Peng et al., Birder: Communication-Efficient 1-bit Adaptive Optimizer for "
+               "Practical Distributed DNN Training, NeurIPS 2023",
+      .exchanges = "random sign of the normalized momentum, every step",
+      .codec = "random-sign",
+      .python = "Birder",
+      .options = {option<&C::beta>("beta", kBelowOne, below_one, "decay of both moments"),
+                  option<&C::exchange>("exchange", "two-round, single-round, count or auto",
+                                       word_only,
+                                       "two-round: the paper's; single-round: half the bytes; "
+                                       "count: less noise; auto: exact instead of two rounds where "
+                                       "that is measured to be faster",
+                                       kForms)},
+      .rates = {{"resnet18", 2e-3}, {"resnet50", 2e-3}},
+      .cost = {.state = 8, .exact = {0, 1.23e-9}, .coded = {0.96e-9, 0.40e-9}},
+      .make_rule = [](const Bucket& bucket) -> std::unique_ptr<Rule> {
+        return std::make_unique<Birder>(bucket);
+      },
+      .make_schedule = [](const C&) { return every_step(Step::Kind::kCoded); },
+      .rounds = [](const C&, std::int64_t steps) { return Rounds{.steps = steps, .coded = steps}; },
+  };
+}
 
 }  // namespace laconic

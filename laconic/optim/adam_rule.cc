@@ -1,0 +1,151 @@
+#include "laconic/optim/adam_rule.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "laconic/core/error.h"
+#include "laconic/kernels/dense.h"
+
+namespace laconic {
+namespace {
+
+using C = OptimizerConfig;
+constexpr Word kNorms[] = {word("l2", kernels::Norm::kL2), word("l1", kernels::Norm::kL1)};
+
+}  // namespace
+
+std::vector<Option> adam_options() {
+  return {option<&C::beta1>("beta1", kBelowOne, below_one, "decay of the first moment"),
+          option<&C::beta2>("beta2", kBelowOne, below_one, "decay of the second moment"),
+          option<&C::epsilon>("epsilon", "a number > 0 that a float can hold", positive_float,
+                              "added to the root of the second moment"),
+          boolean<&C::bias_correction>("bias_correction",
+                                       "correct both moments for their start at 0")};
+}
+
+std::vector<Option> one_bit_options() {
+  std::vector<Option> all = adam_options();
+  all.push_back(option<&C::variance_floor>(
+      "variance_floor", kFiniteFromZero, finite_from_zero,
+      "least second moment of an element, as a share of its scale block's mean; 0: none"));
+  all.push_back(option<&C::scale_norm>("scale_norm", "l2 or l1", word_only,
+                                       "norm of a scale block that its scale keeps", kNorms));
+  all.push_back(option<&C::exchange>("exchange", "two-round, single-round, count or auto",
+                                     word_only,
+                                     "auto: exact instead of coded where that is measured to be "
+                                     "faster; otherwise coded",
+                                     kForms)
+                    .changeable());
+  return all;
+}
+
+void fill_from_length(std::int64_t& steps, const OptimizerConfig& config, const char* name,
+                      std::int64_t from_length) {
+  if (steps != kUnset) return;
+  if (config.total_steps == kUnset)
+    fail(Code::kInvalidArgument, "{} has neither {} nor total_steps: give one of them",
+         config.algorithm, name);
+  steps = std::max<std::int64_t>(1, from_length);
+}
+
+std::int64_t percent_of_run(const OptimizerConfig& config, int share) {
+  return std::llround(static_cast<double>(config.total_steps) * share / 100);
+}
+
+double AdamRule::rate(const Step& step) const {
+  const OptimizerConfig& config = *bucket_.config;
+  return config.bias_correction ? lr() / (1 - std::pow(config.beta1, static_cast<double>(step.t)))
+                                : lr();
+}
+
+kernels::AdamStep AdamRule::scalars(const Step& step) const {
+  const OptimizerConfig& config = *bucket_.config;
+  const double correction =
+      config.bias_correction
+          ? 1 / (1 - std::pow(config.beta2, static_cast<double>(step.variance_updates)))
+          : 1;
+  return {.beta1 = static_cast<float>(config.beta1),
+          .one_minus_beta1 = static_cast<float>(1 - config.beta1),
+          .beta2 = static_cast<float>(config.beta2),
+          .one_minus_beta2 = static_cast<float>(1 - config.beta2),
+          .rate = static_cast<float>(rate(step)),
+          .decay = static_cast<float>(decay()),
+          .correction = static_cast<float>(correction),
+          .epsilon = static_cast<float>(config.epsilon)};
+}
+
+void AdamRule::adam_tile(const kernels::AdamStep& step, std::size_t begin,
+                         std::span<const float> mean) {
+  for_each_finite(begin, mean, [&](std::size_t at, std::span<const float> part) {
+    kernels::adamw(step, part.data(), m_.data() + at, v_.data() + at, bucket_.x.data() + at,
+                   part.size());
+  });
+}
+
+namespace {
+
+// The sum of v over a block, rounded as the specification says.
+float sum_over(const float* v, std::size_t count, bool in_parts) {
+  kernels::Lanes lanes;
+  double total = 0;
+  float scratch[Mean::kTile];
+  for (std::size_t at = 0; at < count; at += Mean::kTile) {
+    const std::size_t n = std::min(Mean::kTile, count - at);
+    kernels::measure(v + at, nullptr, nullptr, n, kernels::Norm::kL1, scratch, lanes);
+    if (!in_parts) continue;
+    total += kernels::fold(lanes);
+    lanes = {};
+  }
+  return in_parts ? static_cast<float>(total) : kernels::fold(lanes);
+}
+
+}  // namespace
+
+double AdamRule::variance_norm() const {
+  double total = 0;
+  for (std::size_t at = 0; at < v_.size(); at += Mean::kTile)
+    total += sum_over(v_.data() + at, std::min(Mean::kTile, v_.size() - at), false);
+  return total;
+}
+
+Floors::Floors(const Mean& mean, std::span<float> v, double factor, bool in_parts, bool on)
+    : begins_(mean.blocks()),
+      floors_(begins_.size()),
+      v_(v),
+      factor_(static_cast<float>(factor)),
+      in_parts_(in_parts),
+      on_(on) {}
+
+std::size_t Floors::count(std::size_t block) const noexcept {
+  return (block + 1 < begins_.size() ? begins_[block + 1] : v_.size()) - begins_[block];
+}
+
+float Floors::mean_of(std::size_t block) const {
+  return sum_over(v_.data() + begins_[block], count(block), in_parts_) /
+         static_cast<float>(count(block));
+}
+
+void Floors::update() {
+  dead_block_ = false;
+  for (std::size_t b = 0; b < begins_.size(); ++b) {
+    const float mean = mean_of(b);
+    floors_[b] = on_ ? mean * factor_ : 0;
+    dead_block_ |= mean == 0;
+  }
+}
+
+void Floors::freeze() {
+  for (std::size_t b = 0; b < begins_.size(); ++b) {
+    const float mean = mean_of(b);
+    for (float& v : v_.subspan(begins_[b], count(b)))
+      if (v == 0) v = mean;
+  }
+  update();
+}
+
+float Floors::at(std::size_t position) const {
+  const auto after = std::upper_bound(begins_.begin(), begins_.end(), position);
+  return floors_[static_cast<std::size_t>(after - begins_.begin()) - 1];
+}
+
+}  // namespace laconic

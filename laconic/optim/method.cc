@@ -1,0 +1,65 @@
+#include "laconic/optim/method.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "laconic/core/error.h"
+#include "laconic/optim/built_in_methods.h"
+#include "laconic/optim/spelling.h"
+
+namespace laconic {
+namespace {
+
+std::deque<Method>& registry() {
+  static std::deque<Method> all = built_in_methods();
+  return all;
+}
+
+}  // namespace
+
+std::vector<Option> Method::all_options() const {
+  std::vector<Option> all(options);
+  const auto shared = shared_options();
+  all.insert(all.end(), shared.begin(), shared.end());
+  return all;
+}
+
+const Option* Method::find(std::string_view wanted) const {
+  for (const Option& one : options)
+    if (one.name == wanted) return &one;
+  for (const Option& one : shared_options())
+    if (one.name == wanted) return &one;
+  return nullptr;
+}
+
+std::vector<const Method*> methods() {
+  std::vector<const Method*> all;
+  for (const Method& one : registry()) all.push_back(&one);
+  return all;
+}
+
+const Method& method_named(std::string_view name) {
+  std::vector<std::string_view> names;
+  std::string all;
+  for (const Method& one : registry()) {
+    if (spelled(one.name) == spelled(name)) return one;
+    names.push_back(one.name);
+    all += (all.empty() ? "" : ", ") + one.name;
+  }
+  fail(Code::kInvalidArgument, "there is no optimizer \"{}\": did you mean \"{}\"? There are {}",
+       name, nearest(name, names), all);
+}
+
+void register_method(Method method) {
+  if (method.name.empty() || !method.make_rule || !method.make_schedule || !method.rounds)
+    fail(Code::kInvalidArgument,
+         "the method \"{}\" is incomplete: give a name, make_rule, make_schedule and rounds",
+         method.name);
+  for (const Method& one : registry())
+    if (spelled(one.name) == spelled(method.name))
+      fail(Code::kInvalidArgument, "there is a method \"{}\" already: choose another name",
+           method.name);
+  registry().push_back(std::move(method));
+}
+
+}  // namespace laconic

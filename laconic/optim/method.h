@@ -1,0 +1,72 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "laconic/optim/option.h"
+#include "laconic/optim/policy.h"
+
+namespace laconic {
+
+class Rule;
+class Schedule;
+struct Bucket;
+
+// What a method costs beside its exchanges; plan reads it.
+struct MethodCost {
+  // Bytes of state per parameter: held by every rank, divided by the ranks of a node, divided by
+  // all ranks.
+  double state = 0, state_of_node = 0, state_of_all = 0;
+  // Seconds per element on one core: what an exchange adds before it encodes and after it decodes,
+  // and a local step in all. Of the machine of bench/results/kernels.json.
+  struct Seconds {
+    double before = 0, after = 0;
+  };
+  Seconds exact, coded;
+  double local = 0;
+};
+
+// A registered optimizer. All that differs between methods is here; nothing else in the library,
+// the command or the Python package depends on a method's name.
+struct Method {
+  std::string name;       // "one-bit-adam"
+  std::string title;      // "1-bit Adam"
+  std::string summary;    // one line
+  std::string paper;      // authors, title, where
+  std::string exchanges;  // what is exchanged, and when
+  std::string codec;      // of its coded means; "fp32" where all means are exact
+  std::string python;     // the class, "OneBitAdam"; empty: none
+  std::vector<Option> options = {};                  // beside shared_options()
+  std::map<std::string, std::string> aliases = {};   // other names of options: DeepSpeed's
+  std::map<std::string, std::string> defaults = {};  // of Python's signature, where they differ
+  std::map<std::string, double> rates = {};  // tuned learning rates, by the command's models
+
+  bool exact = false;  // every mean is exact: steps can be deferred, and there is nothing to choose
+  MethodCost cost = {};
+
+  // Fills in what follows from total_steps; null: nothing does. May throw
+  // Error(kInvalidArgument).
+  void (*complete)(OptimizerConfig&) = nullptr;
+  std::unique_ptr<Rule> (*make_rule)(const Bucket&) = nullptr;
+  std::unique_ptr<Schedule> (*make_schedule)(const OptimizerConfig&) = nullptr;
+  // Exchanges of a whole run, from a completed config.
+  Rounds (*rounds)(const OptimizerConfig&, std::int64_t steps) = nullptr;
+
+  // Its own, then the shared ones.
+  std::vector<Option> all_options() const;
+  const Option* find(std::string_view name) const;  // null: it has none of this name
+};
+
+// All methods: the library's in a fixed order, then registered ones. They live as long as the
+// program.
+std::vector<const Method*> methods();
+// Error(kInvalidArgument) with the nearest name.
+const Method& method_named(std::string_view name);
+// Adds a method of the caller's own, before other threads use the registry. Error(kInvalidArgument)
+// when the name is taken or something is missing.
+void register_method(Method method);
+
+}  // namespace laconic
