@@ -1,6 +1,7 @@
 #include "laconic/collective/channel.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace laconic {
 
@@ -49,6 +50,14 @@ void Outbox::post(std::size_t slice) {
   Slot& slot = slots_[slice % kSlots];
   const std::byte* bytes = memory_.data() + slice % kSlots * slot_size_;
   slot.number = channel_->post({.kind = kind_, .continues = slice > 0}, {bytes, slot.size});
+}
+
+void Outbox::forward(std::size_t slice, Channel& from, std::size_t size) {
+  const auto out = prepare(slice, from.ranks() * size);
+  const auto messages = from.arrive();
+  for (std::size_t r = 0; r < messages.size(); ++r)
+    std::memcpy(out.data() + r * size, messages[r], size);
+  post(slice);
 }
 
 }  // namespace laconic

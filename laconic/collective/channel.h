@@ -14,13 +14,14 @@ class Channel {
   explicit Channel(Transport* transport);  // null: a channel that nobody uses
 
   std::size_t post(const Exchange& exchange, std::span<const std::byte> bytes);
-  // One pointer a rank; valid until the next arrive.
+  // One pointer per rank; valid until the next arrive.
   std::span<const std::byte* const> arrive();
   void retire_until(std::size_t number);
   // Retires what is left; the numbers start again.
   void finish();
   // False in an exchange, and after one that threw.
   bool finished() const noexcept { return posted_ == 0; }
+  std::size_t ranks() const noexcept { return blocks_.size(); }
   void keep(Buffer<std::byte> memory) noexcept { transport_->keep(std::move(memory)); }
 
  private:
@@ -45,6 +46,8 @@ class Outbox {
   // Call before the channel's arrive of the same tick, then write, then post.
   std::span<std::byte> prepare(std::size_t slice, std::size_t size);
   void post(std::size_t slice);
+  // Posts what arrives next on `from`: one message of `size` bytes per rank there, side by side.
+  void forward(std::size_t slice, Channel& from, std::size_t size);
 
  private:
   static constexpr std::size_t kSlots = 3 * kLag;

@@ -1,5 +1,6 @@
 #include "laconic/collective/mean.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "laconic/collective/coder.h"
@@ -13,18 +14,29 @@
 namespace laconic {
 namespace {
 
-// What all ranks must ask for alike, with the words for each in a message.
+constexpr std::string_view kCodecs[] = {"fp32", "bf16", "sign", "random-sign"};
+
+// What all ranks must ask for alike, with the words for each in a message. The codec comes first.
 constexpr int kAsked = 9;
-constexpr const char* kWords[kAsked] = {
-    "mean of kind", "elements", "bf16",   "elements a scale block", "scale norm", "form",
-    "seed",         "bucket",   "pending"};
+constexpr const char* kWords[kAsked] = {"codec",      "elements", "elements per scale block",
+                                        "scale norm", "feedback", "form",
+                                        "seed",       "bucket",   "pending"};
+
+std::uint64_t number_of(std::string_view codec) {
+  return static_cast<std::uint64_t>(std::ranges::find(kCodecs, codec) - std::begin(kCodecs));
+}
+
+std::string text_of(std::size_t asked, std::uint64_t value) {
+  if (asked != 0) return std::to_string(value);
+  return std::string(value < std::size(kCodecs) ? kCodecs[value] : "of an unknown name");
+}
 
 void agree(const MeanConfig& config, Transport& world) {
-  const std::uint64_t mine[kAsked] = {static_cast<std::uint64_t>(config.kind),
+  const std::uint64_t mine[kAsked] = {number_of(config.codec),
                                       config.elements,
-                                      config.bf16,
                                       config.scale_block,
                                       static_cast<std::uint64_t>(config.scale_norm),
+                                      static_cast<std::uint64_t>(config.feedback),
                                       static_cast<std::uint64_t>(config.form),
                                       config.seed,
                                       config.bucket,
@@ -32,23 +44,26 @@ void agree(const MeanConfig& config, Transport& world) {
   std::vector<std::uint64_t> all;
   world.gather(std::span<const std::uint64_t>(mine), all);
   for (std::size_t at = 0; at < all.size(); ++at)
-    if (all[at] != all[at % kAsked])
+    if (const std::size_t asked = at % kAsked; all[at] != all[asked])
       fail(Code::kInvalidArgument,
            "rank {} asks for {} {}, rank 0 for {}: build the same mean on every rank", at / kAsked,
-           kWords[at % kAsked], all[at], all[at % kAsked]);
+           kWords[asked], text_of(asked, all[at]), text_of(asked, all[asked]));
 }
 
 std::string problem(const MeanConfig& config, const Nodes& nodes) {
+  if (number_of(config.codec) == std::size(kCodecs))
+    return fmt::format("no codec `{}`: {}", config.codec, fmt::join(kCodecs, ", "));
   if (config.scale_block % 64 != 0)
-    return fmt::format("scale block {}: it must be a multiple of 64, or 0 for one scale a chunk",
+    return fmt::format("scale block {}: it must be a multiple of 64, or 0 for one scale per chunk",
                        config.scale_block);
   if (!config.pending.empty() && config.pending.size() != config.elements)
     return fmt::format("pending has {} elements, the mean {}: they must be equal",
                        config.pending.size(), config.elements);
-  if (!config.pending.empty() && config.kind == MeanKind::kRandomSign)
-    return "a random-sign mean has no residual: leave pending empty";
+  if (!config.pending.empty() && (draws(config) || config.feedback == Feedback::kNone))
+    return fmt::format("a {} mean {} has no residual: leave pending empty", config.codec,
+                       draws(config) ? "of any form" : "without feedback");
   if (nodes.per_node > 1024 || nodes.nodes * nodes.per_node > 65535)
-    return fmt::format("{} nodes of {} ranks: at most 1024 ranks a node and 65535 in all",
+    return fmt::format("{} nodes of {} ranks: at most 1024 ranks per node and 65535 in all",
                        nodes.nodes, nodes.per_node);
   if (config.elements >> 32 != 0)
     return fmt::format("{} elements: at most 2^32 in one mean, use several", config.elements);
@@ -77,7 +92,7 @@ class Alone final : public Mean {
   std::string describe() const override { return "one rank, nothing to exchange"; }
   std::uint64_t bad_blocks() const noexcept override { return 0; }
   std::vector<std::size_t> blocks() const override {
-    return Layout(config_.elements, 1, 1, tile_of(config_), kTile).blocks();
+    return Layout(config_.elements, 1, 1, tile_of(config_.scale_block), kTile).blocks();
   }
 
  private:
@@ -88,37 +103,37 @@ class Alone final : public Mean {
 
 }  // namespace
 
+Role role_of(std::string_view name) noexcept {
+  if (const std::string_view flat = kFlatPrefix; name.starts_with(flat))
+    name.remove_prefix(flat.size());
+  return name == kWorkerResidual || name == kServerResidual ? Role::kResidual : Role::kOther;
+}
+
+std::span<const std::string_view> mean_codecs() noexcept { return kCodecs; }
+
 std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Pool& pool) {
   const std::string wrong = problem(config, nodes);
-  // Asked of everybody before anyone gives up, so that one bad rank cannot leave the others
-  // waiting.
+  // Exchange before validating, so that an invalid rank fails on every rank instead of hanging the
+  // others.
   agree(config, *nodes.world);
   if (!wrong.empty()) throw Error(Code::kInvalidArgument, wrong);
-  if (config.kind == MeanKind::kRandomSign && config.form == RandomForm::kSingleRound)
+  if (draws(config) && config.form == RandomForm::kSingleRound)
     return std::make_unique<SingleRound>(config, nodes, pool);
-
-  if (config.kind == MeanKind::kDense && !config.bf16 && nodes.world->size() == 1)
+  if (config.codec == "fp32" && nodes.world->size() == 1)
     return std::make_unique<Alone>(config, pool);
-  const MeanKind kind = kind_that_runs(config.kind, nodes.per_node, nodes.nodes);
-  const auto make = [&](const Place& place) {
-    switch (kind) {
-      case MeanKind::kDense: return make_dense_coder(config, place, pool);
-      case MeanKind::kOneBit: return make_one_bit_coder(config, place, pool);
-      case MeanKind::kRandomSign: return make_random_sign_coder(config, place, pool);
-    }
-    fail(Code::kInvalidArgument, "no mean of kind {}", static_cast<int>(kind));
-  };
   const Layout layout =
       layout_of(config, nodes.per_node, nodes.nodes, nodes.world->useful_slices());
   const Range shard = layout.shard(nodes.local), chunk = layout.chunk(nodes.local, nodes.node);
   const Place place{.rank = nodes.world->rank(),
-                    .voices = nodes.nodes,
+                    .nodes = nodes.nodes,
                     .per_node = nodes.per_node,
                     .shard_begin = shard.begin,
                     .shard_count = shard.count,
                     .chunk_begin = chunk.begin,
                     .chunk_count = chunk.count};
-  return std::make_unique<Pipeline>(config.elements, nodes, layout, make(place));
+  return std::make_unique<Pipeline>(config.elements, nodes, layout,
+                                    draws(config) ? make_random_sign_coder(config, place, pool)
+                                                  : make_feedback_coder(config, place, pool));
 }
 
 void Mean::reduce(std::span<float> values) {

@@ -38,8 +38,8 @@ void agree(Transport& world, std::vector<double>& values) {
     values[at % values.size()] = std::max(values[at % values.size()], all[at]);
 }
 
-MeanKind kind_of(Algorithm algorithm) {
-  return algorithm == Algorithm::kBirder ? MeanKind::kRandomSign : MeanKind::kOneBit;
+const char* codec_of(Algorithm algorithm) {
+  return algorithm == Algorithm::kBirder ? "random-sign" : "sign";
 }
 
 }  // namespace
@@ -81,10 +81,10 @@ void Choice::look() {
 }
 
 double Choice::time(Way way, std::size_t elements) {
+  const char* exact = config_.bf16 ? "bf16" : "fp32";
   const auto mean =
-      make_mean({.kind = way == Way::kDense ? MeanKind::kDense : kind_of(config_.algorithm),
+      make_mean({.codec = way == Way::kDense ? exact : codec_of(config_.algorithm),
                  .elements = elements,
-                 .bf16 = way == Way::kDense && config_.bf16,
                  .scale_block = config_.scale_block,
                  .scale_norm = config_.scale_norm},
                 way == Way::kFlat ? *flat_ : nodes_, pool_);

@@ -13,7 +13,7 @@ namespace {
 template <class Base>
 class DenseRule : public Base {
  public:
-  explicit DenseRule(const Bucket& bucket) : Base(bucket), mean_(this->make(MeanKind::kDense)) {}
+  explicit DenseRule(const Bucket& bucket) : Base(bucket), mean_(this->make_exact()) {}
 
   void step(const Step& step) override {
     begin(step);

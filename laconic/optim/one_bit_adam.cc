@@ -14,8 +14,8 @@ class OneBitAdam final : public AdamRule {
  public:
   explicit OneBitAdam(const Bucket& bucket)
       : AdamRule(bucket),
-        dense_(make(MeanKind::kDense)),
-        coded_(make_coded(MeanKind::kOneBit)),
+        dense_(make_exact()),
+        coded_(make_coded("sign")),
         floors_(*coded_, v_.span(), bucket.config->variance_floor, bucket.config->scale_block == 0,
                 bucket.group.compress) {
     means_ = {coded_.get()};
@@ -38,7 +38,7 @@ class OneBitAdam final : public AdamRule {
 
   void redistribute(const Whole& whole, const Step&) override {
     // m += e/beta1, e the mean worker residual and the server residuals.
-    const Buffer<float> e = unsaid(whole);
+    const Buffer<float> e = residuals_in(whole);
     for (std::size_t k = 0; k < m_.size(); ++k)
       m_[k] += e[k] / static_cast<float>(bucket_.config->beta1);
     for (const State& state : coded_->state())

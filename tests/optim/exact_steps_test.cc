@@ -6,28 +6,28 @@
 namespace laconic::testing {
 namespace {
 
-// The law of residuals: what one-bit steps left unsaid is in the momentum after an exact one.
-TEST(ExactSteps, SayWhatCodedOnesLeftUnsaid) {
+// The law of residuals: what one-bit steps left out is in the momentum after an exact one.
+TEST(ExactSteps, AddTheResidualsOfCodedOnes) {
   for (const int per_node : {kFlat, 2})
     run_ranks(4, [per_node](Transport& world) {
       OptimizerConfig config = short_config(Algorithm::kOneBitAdam, per_node);
       config.guard = true;
-      config.beta1 = 0;  // the next momentum is the mean of gradients and of what is unsaid
+      config.beta1 = 0;  // the next momentum is the mean of gradients and residuals
       Training training(config, world, {}, kElements);
       training.run_to(10);
       ASSERT_EQ(training.optimizer->stats().kind, "coded");
-      std::vector<float> unsaid(kElements, 0.0F);
+      std::vector<float> residual(kElements, 0.0F);
       for (const State& state : training.optimizer->state())
         for (std::size_t k = 0; k < state.values.size(); ++k)
-          if (state.name.ends_with("residual")) {
+          if (state.role == Role::kResidual) {
             const std::size_t bucket = static_cast<std::size_t>(state.name[6] - '0');
             const std::size_t at = bucket * config.bucket_elements + state.begin + k;
             const bool server = state.spread == Spread::kOwned;
-            unsaid[at] += state.values[k] * (server ? 4 : per_node == 2 ? 2 : 1);
+            residual[at] += state.values[k] * (server ? 4 : per_node == 2 ? 2 : 1);
           }
       training.compute();
-      for (std::size_t k = 0; k < kElements; ++k) unsaid[k] += training.gradient[k];
-      const auto all = gathered(world, unsaid);
+      for (std::size_t k = 0; k < kElements; ++k) residual[k] += training.gradient[k];
+      const auto all = gathered(world, residual);
       training.optimizer->exchange_exactly(1);
       training.optimizer->step(training.lr(training.next()));
       EXPECT_EQ(training.optimizer->stats().kind, "dense");
@@ -38,7 +38,7 @@ TEST(ExactSteps, SayWhatCodedOnesLeftUnsaid) {
         ASSERT_NEAR(state_of(*training.optimizer, m)[k % config.bucket_elements], mean, 1e-5);
       }
       for (const State& state : training.optimizer->state()) {
-        if (!state.name.ends_with("residual")) continue;
+        if (state.role != Role::kResidual) continue;
         for (const float value : state.values) ASSERT_EQ(value, 0);
       }
       training.run_to(12);
