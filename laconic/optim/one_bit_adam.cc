@@ -22,9 +22,7 @@ class OneBitAdam final : public AdamRule {
   }
 
   void freeze() override { floors_.freeze(); }
-  void step(const Step& step) override {
-    step.variance ? dense(step) : coded(step);
-  }
+  void step(const Step& step) override { step.variance ? dense(step) : coded(step); }
 
   std::vector<State> state() override {
     auto all = coded_->state();
@@ -67,11 +65,14 @@ class OneBitAdam final : public AdamRule {
           kernels::momentum(s, good ? g : nullptr, m_.data() + tile.begin, tile.values, tile.count);
           return good || tile.fallback || leave_out();
         },
-        [&](std::size_t at, std::span<const float> mean) {
-          kernels::AdamStep here = s;
-          here.floor = floors_.at(at);
-          kernels::one_bit_apply(here, mean.data(), m_.data() + at, v_.data() + at,
-                                 bucket_.x.data() + at, mean.size());
+        [&](std::size_t begin, std::span<const float> mean) {
+          floors_.for_each_part(
+              begin, mean, [&](std::size_t at, std::span<const float> part, float floor) {
+                kernels::AdamStep here = s;
+                here.floor = floor;
+                kernels::one_bit_apply(here, part.data(), m_.data() + at, v_.data() + at,
+                                       bucket_.x.data() + at, part.size());
+              });
         },
         step, live);
   }

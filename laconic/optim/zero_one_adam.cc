@@ -136,11 +136,16 @@ class ZeroOneAdam final : public AdamRule {
     return s;
   }
 
-  void settle(kernels::AdamStep s, float* m, std::size_t at, std::span<const float> mean) {
-    s.floor = floors_.at(at);
+  // `m` is null where it stays.
+  void settle(kernels::AdamStep s, float* m, std::size_t begin, std::span<const float> mean) {
     const float inverse_gain = m ? static_cast<float>(1 / gain()) : 0;
-    kernels::zero_one_sync(s, inverse_gain, mean.data(), m, v_.data() + at, x_sync_.data() + at,
-                           bucket_.x.data() + at, mean.size());
+    floors_.for_each_part(
+        begin, mean, [&](std::size_t at, std::span<const float> part, float floor) {
+          s.floor = floor;
+          kernels::zero_one_sync(s, inverse_gain, part.data(), m ? m + (at - begin) : nullptr,
+                                 v_.data() + at, x_sync_.data() + at, bucket_.x.data() + at,
+                                 part.size());
+        });
   }
 
   void variance_step(const Step& step) {

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/optim/training.h"
 #include "tests/support/refusal.h"
 
@@ -64,6 +66,69 @@ TEST(ExactSteps, AreAskedForBetweenStepsAndWithGuard) {
     EXPECT_TRUE(equal_on_all(world, with.weights));
   });
 }
+
+// An exact exchange of a compressed group comes in tiles of many blocks. 300 elements in scale
+// blocks of 64, whose gradients differ by 10 from block to block, so that each block has a floor of
+// its own.
+class FloorsOfExactSteps : public ::testing::TestWithParam<std::pair<Algorithm, int>> {
+ protected:
+  static constexpr std::size_t kWeights = 300, kBlock = 64;
+  static constexpr int kVarianceUpdates[] = {6, 5};  // until step 9: of 1-bit Adam and of 0/1 Adam
+
+  static OptimizerConfig config() {
+    OptimizerConfig config = short_config(GetParam().first, GetParam().second);
+    config.bucket_elements = 512;
+    config.guard = GetParam().second == kFlat;
+    return config;
+  }
+
+  // D of every element: sqrt(max(v, 0.01 * mean of v over the block) / (1 - beta2^J)) + epsilon.
+  static std::vector<double> denominators(std::span<const float> v) {
+    const int updates = kVarianceUpdates[GetParam().first == Algorithm::kZeroOneAdam];
+    std::vector<double> all(v.size());
+    for (std::size_t begin = 0; begin < v.size(); begin += kBlock) {
+      const auto block = v.subspan(begin, std::min(kBlock, v.size() - begin));
+      double sum = 0;
+      for (const float one : block) sum += one;
+      const double floor = config().variance_floor * sum / static_cast<double>(block.size());
+      for (std::size_t k = 0; k < block.size(); ++k)
+        all[begin + k] =
+            std::sqrt(std::max<double>(block[k], floor) / (1 - std::pow(config().beta2, updates))) +
+            config().epsilon;
+    }
+    return all;
+  }
+};
+
+TEST_P(FloorsOfExactSteps, AreThoseOfEachScaleBlock) {
+  run_ranks(2, [](Transport& world) {
+    Training training(config(), world, {}, kWeights);
+    training.gradient_of = [](std::int64_t step, int rank, std::size_t k) {
+      const float rare = k % 7 == 0 ? 1e-3F : 1.0F;  // its v lies below the floor
+      return rare * noise(step, rank, k) / std::pow(10.0F, static_cast<float>(k / kBlock));
+    };
+    training.run_to(9);
+    const std::vector<float> before(training.weights);
+    if (config().guard) training.optimizer->exchange_exactly(1);
+    training.run_to(10);
+    const double lr = training.lr(10), decay = 1 - lr * config().weight_decay;
+    const double rate = lr / (1 - std::pow(config().beta1, 10));
+    const auto m = state_of(*training.optimizer, "bucket0/m");
+    const auto d = denominators(state_of(*training.optimizer, "bucket0/v"));
+    for (std::size_t k = 0; k < kWeights; ++k) {
+      const double step = rate * static_cast<double>(m[k]) / d[k];
+      ASSERT_NEAR(training.weights[k], static_cast<double>(before[k]) * decay - step,
+                  1e-3 * std::abs(step) + 1e-6)
+          << "element " << k;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FloorsOfExactSteps,
+                         ::testing::Values(std::pair(Algorithm::kOneBitAdam, kFlat),
+                                           std::pair(Algorithm::kOneBitAdam, 2),
+                                           std::pair(Algorithm::kZeroOneAdam, kFlat),
+                                           std::pair(Algorithm::kZeroOneAdam, 2)));
 
 }  // namespace
 }  // namespace laconic::testing
