@@ -79,11 +79,9 @@ class Codec {
   // Returns the values: in `out` or in the message itself.
   virtual const float* decode(const std::byte* message, const Part& part,
                               float* out) const noexcept = 0;
-  // Throws Error(kCorrupt), naming rank `from`, where a receiver could not decode finite numbers.
-  // The header was checked before.
-  virtual void check(const std::byte*, std::size_t capacity, std::size_t count, int from) const {
-    static_cast<void>(capacity), static_cast<void>(count), static_cast<void>(from);
-  }
+  // Throws Error(kCorrupt), naming rank `from`, where a receiver could not decode finite numbers
+  // from a message whose header was checked before: check(message, capacity, count, from).
+  virtual void check(const std::byte*, std::size_t, std::size_t, int) const {}
 };
 
 struct CodecOptions {

@@ -36,6 +36,8 @@ bool fill_floats(Fill fill, std::size_t begin, std::size_t count, bool fallback,
   return good;
 }
 
+// Runs any codec: what is the same for all of them. Exact codecs leave nothing over; they share the
+// paths and skip the rest.
 class FeedbackCoder final : public Coder {
  public:
   FeedbackCoder(const MeanConfig& config, const Place& place, Pool& pool);
@@ -302,9 +304,12 @@ bool FeedbackCoder::encode_block(const At& at, const Residual& residual, std::by
   if (!good || !codec_->settle(at.count, block)) return false;
   for_each_tile(at, [&](const Codec::Part& part) {
     float* p = p_of(part);
-    if (Codec::Block again; at.count > Mean::kTile) make(part, p, again);
-    // What a residual becomes: the policies differ here. Full feedback keeps p - C(p), none drops
-    // it.
+    if (at.count > Mean::kTile) {
+      Codec::Block again;
+      make(part, p, again);
+    }
+    // The feedback policies differ here alone. Full: the residual becomes (p - C(p)) * gain. None:
+    // it is written over p and dropped.
     float* e = residual.kept ? residual.kept + (part.begin - at.begin) : p;
     codec_->encode(p, live(at.range.begin + part.begin), part, block, residual.gain, e, message);
   });
