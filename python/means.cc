@@ -15,23 +15,20 @@ namespace {
 MeanConfig config_of(const std::string& kind, std::size_t elements, std::size_t scale_block,
                      const std::string& scale_norm, bool bf16, std::uint32_t seed,
                      std::uint32_t bucket) {
-  MeanConfig config{.elements = elements,
-                    .bf16 = bf16,
-                    .scale_block = scale_block,
-                    .seed = seed,
-                    .bucket = bucket};
+  MeanConfig config{
+      .elements = elements, .scale_block = scale_block, .seed = seed, .bucket = bucket};
   if (scale_norm != "l1" && scale_norm != "l2")
     fail(Code::kInvalidArgument, "scale_norm is `{}`: l1 or l2", scale_norm);
   config.scale_norm = scale_norm == "l1" ? kernels::Norm::kL1 : kernels::Norm::kL2;
-  const std::pair<const char*, std::pair<MeanKind, RandomForm>> kinds[] = {
-      {"dense", {MeanKind::kDense, RandomForm::kTwoRound}},
-      {"one-bit", {MeanKind::kOneBit, RandomForm::kTwoRound}},
-      {"two-round", {MeanKind::kRandomSign, RandomForm::kTwoRound}},
-      {"single-round", {MeanKind::kRandomSign, RandomForm::kSingleRound}},
-      {"count", {MeanKind::kRandomSign, RandomForm::kCount}}};
+  const std::pair<const char*, std::pair<const char*, RandomForm>> kinds[] = {
+      {"dense", {bf16 ? "bf16" : "fp32", RandomForm::kTwoRound}},
+      {"one-bit", {"sign", RandomForm::kTwoRound}},
+      {"two-round", {"random-sign", RandomForm::kTwoRound}},
+      {"single-round", {"random-sign", RandomForm::kSingleRound}},
+      {"count", {"random-sign", RandomForm::kCount}}};
   for (const auto& [text, chosen] : kinds)
     if (kind == text) {
-      config.kind = chosen.first;
+      config.codec = chosen.first;
       config.form = chosen.second;
       return config;
     }

@@ -1,4 +1,5 @@
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <cmath>
@@ -22,20 +23,25 @@ namespace laconic::app::commands {
 namespace {
 
 struct Options {
-  std::string kind = "one-bit", form = "two-round", transport = "threads", emulate, wire = "fp32";
+  std::string kind = "one-bit", codec = "sign", form = "two-round", transport = "threads", emulate,
+              wire = "fp32";
   std::size_t elements = std::size_t{4} << 20, scale_block = 4096;
   int ranks = 2, ranks_per_node = 0, repeats = 7, threads = 0;
   bool json = false;
 };
 
+// The codec of a kind; `coded` leaves the choice to --codec.
+std::string codec_of(const Options& options) {
+  if (options.kind == "coded") return options.codec;
+  if (options.kind == "dense") return options.wire;
+  return options.kind == "one-bit" ? "sign" : "random-sign";
+}
+
 MeanConfig config_of(const Options& options) {
-  MeanConfig config{.elements = options.elements,
-                    .bf16 = options.wire == "bf16",
+  MeanConfig config{.codec = codec_of(options),
+                    .elements = options.elements,
                     .scale_block = options.scale_block,
                     .seed = 1};
-  config.kind = options.kind == "dense"     ? MeanKind::kDense
-                : options.kind == "one-bit" ? MeanKind::kOneBit
-                                            : MeanKind::kRandomSign;
   config.form = options.form == "two-round"      ? RandomForm::kTwoRound
                 : options.form == "single-round" ? RandomForm::kSingleRound
                                                  : RandomForm::kCount;
@@ -67,6 +73,7 @@ class Rank {
       : options_(options),
         engine_(engine),
         mpi_(mpi),
+        codec_(codec_of(options)),
         pool_(options.threads > 0
                   ? options.threads
                   : std::max(
@@ -114,7 +121,7 @@ class Rank {
     const auto hashes = engine_.gather(hash);
     if (std::any_of(hashes.begin(), hashes.end(), [&](auto other) { return other != hash; }))
       return false;
-    const bool good = options_.kind == "dense" ? exact() : lawful();
+    const bool good = codec_ == "fp32" || codec_ == "bf16" ? exact() : lawful();
     const auto all = engine_.gather(static_cast<int>(good));
     return std::all_of(all.begin(), all.end(), [](int one) { return one != 0; });
   }
@@ -123,7 +130,7 @@ class Rank {
   bool exact() const {
     const auto ranks = static_cast<std::size_t>(engine_.size()),
                me = static_cast<std::size_t>(engine_.rank());
-    const double tolerance = options_.wire == "bf16" ? 0x1p-7 : 1e-6;
+    const double tolerance = codec_ == "bf16" ? 0x1p-7 : 1e-6;
     for (std::size_t i = me; i < options_.elements; i += ranks) {
       double sum = 0;
       for (int r = 0; r < engine_.size(); ++r) sum += value_of(r, i);
@@ -132,8 +139,8 @@ class Rank {
     return true;
   }
 
-  // What went in equals what came out and what is still to be said; random signs have no memory but
-  // their law.
+  // What went in equals what came out and the residuals; random signs keep none, but have their
+  // law.
   bool lawful() {
     double in = 0, out = 0, kept = 0, size = 0, noise = 0;
     for (std::size_t i = 0; i < options_.elements; ++i) {
@@ -149,7 +156,7 @@ class Rank {
     }
     double total = 0;
     for (const double part : engine_.gather(in - kept)) total += part;
-    const double allowed = options_.kind == "one-bit" ? 1e-6 * size : 6 * std::sqrt(noise);
+    const double allowed = codec_ != "random-sign" ? 1e-6 * size : 6 * std::sqrt(noise);
     return std::abs(total - out) <= allowed + 1e-9;
   }
 
@@ -189,7 +196,8 @@ class Rank {
         {"rounds", sent.rounds},
         {"algbw_gb_per_s", 4e-9 * static_cast<double>(options_.elements) / took.median},
         {"verified", verified}};
-    if (options_.kind == "random-sign") row["form"] = options_.form;
+    if (options_.kind == "coded") row["codec"] = codec_;
+    if (codec_ == "random-sign") row["form"] = options_.form;
     if (options_.kind == "dense") row["wire"] = options_.wire;
     if (!theirs.empty()) row["mpi_allreduce_seconds"] = Sample(theirs).median;
     if (limit_rate != nullptr) {
@@ -204,6 +212,7 @@ class Rank {
   const Options& options_;
   Transport& engine_;
   MpiSession* mpi_;
+  std::string codec_;
   Pool pool_;
   std::unique_ptr<Transport> emulated_, metered_;
   Traffic traffic_;
@@ -300,9 +309,14 @@ void add_bench_mean(CLI::App& bench) {
       "  laconic bench mean --kind one-bit --elements 26214400 --ranks 4 --emulate 100mbit\n"
       "  laconic bench mean --kind random-sign --form single-round --elements 4194304 --ranks 4 "
       "--ranks-per-node 2\n"
+      "  laconic bench mean --kind coded --codec bf16 --ranks 4\n"
       "  mpirun -n 2 laconic bench mean --kind one-bit --elements 26214400 --transport mpi");
-  command->add_option("--kind", options->kind, "dense, one-bit or random-sign")
-      ->check(CLI::IsMember({"dense", "one-bit", "random-sign"}))
+  command->add_option("--kind", options->kind, "dense, one-bit, random-sign, or coded: by --codec")
+      ->check(CLI::IsMember({"dense", "one-bit", "random-sign", "coded"}))
+      ->capture_default_str();
+  const auto codecs = mean_codecs();
+  command->add_option("--codec", options->codec, fmt::format("coded: {}", fmt::join(codecs, ", ")))
+      ->check(CLI::IsMember(std::vector<std::string>(codecs.begin(), codecs.end())))
       ->capture_default_str();
   command->add_option("--form", options->form, "random-sign: two-round, single-round or count")
       ->check(CLI::IsMember({"two-round", "single-round", "count"}))
@@ -327,12 +341,12 @@ void add_bench_mean(CLI::App& bench) {
                       "A slow network between nodes: RATE[,LATENCY], e.g. 1gbit,50us");
   command
       ->add_option("--scale-block", options->scale_block,
-                   "one-bit: elements a scale; 0: one scale a chunk")
+                   "one-bit: elements per scale; 0: one scale per chunk")
       ->capture_default_str();
   command->add_option("--repeats", options->repeats, "Timed runs (fewer when they take long)")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--threads", options->threads, "Threads a rank (default: cores/ranks)")
+  command->add_option("--threads", options->threads, "Threads per rank (default: cores/ranks)")
       ->check(CLI::Range(1, 1024));
   command->add_flag("--json", options->json, "An array of objects instead of a table");
   command->callback([options, ranks] { run(*options, ranks->count() > 0); });

@@ -1,6 +1,7 @@
 #include "laconic/collective/channel.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "laconic/transport/engine.h"
 
@@ -60,6 +61,14 @@ void Outbox::post(std::size_t slice) {
 void Outbox::rest() {
   if (!memory_.empty()) spare_->give(std::move(memory_));
   memory_ = {};
+}
+
+void Outbox::forward(std::size_t slice, Channel& from, std::size_t size) {
+  const auto out = prepare(slice, from.ranks() * size);
+  const auto messages = from.arrive(size);
+  for (std::size_t r = 0; r < messages.size(); ++r)
+    std::memcpy(out.data() + r * size, messages[r], size);
+  post(slice);
 }
 
 }  // namespace laconic

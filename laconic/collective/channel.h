@@ -23,6 +23,7 @@ class Channel {
   void finish();
   // False in an exchange, and after one that threw.
   bool finished() const noexcept { return posted_ == 0; }
+  std::size_t ranks() const noexcept { return blocks_.size(); }
   void keep(Buffer<std::byte> memory) noexcept { transport_->keep(std::move(memory)); }
 
  private:
@@ -48,6 +49,8 @@ class Outbox {
   // Call before the channel's arrive of the same tick, then write, then post.
   std::span<std::byte> prepare(std::size_t slice, std::size_t size);
   void post(std::size_t slice);
+  // Posts what arrives next on `from`: one message of `size` bytes per rank there, side by side.
+  void forward(std::size_t slice, Channel& from, std::size_t size);
   // After the channel's finish.
   void rest();
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "laconic/kernels/random_sign.h"
 #include "laconic/wire/chunk.h"
 
 namespace laconic {
@@ -70,19 +71,47 @@ Range Layout::range(int shard, int chunk, std::size_t slice) const noexcept {
   return {of.begin + from, std::min(fits, of.count - from), fits};
 }
 
-MeanKind kind_that_runs(MeanKind asked, int per_node, int nodes) noexcept {
-  return asked == MeanKind::kOneBit && nodes == 1 && per_node > 1 ? MeanKind::kDense : asked;
+CodecOptions options_of(const MeanConfig& config) {
+  return {.scale_block = config.scale_block, .scale_norm = config.scale_norm};
+}
+
+bool draws(const MeanConfig& config) noexcept { return config.codec == "random-sign"; }
+
+std::string_view codec_that_runs(const MeanConfig& config, int per_node, int nodes) {
+  const bool one_node = nodes == 1 && per_node > 1 && !draws(config);
+  const bool gives_way = one_node && !make_codec(config.codec, options_of(config))->exact();
+  return gives_way ? std::string_view("fp32") : std::string_view(config.codec);
 }
 
 Layout layout_of(const MeanConfig& config, int per_node, int nodes, int useful_slices) {
-  // Of what was asked for: blocks are bad as a whole in an exact one-bit mean too.
-  const std::size_t grain = config.kind == MeanKind::kOneBit  ? config.scale_block
-                            : config.kind == MeanKind::kDense ? tile_of(config)
-                                                              : Mean::kTile;
-  const std::size_t largest = kind_that_runs(config.kind, per_node, nodes) == MeanKind::kDense
-                                  ? std::size_t{1} << 20
-                                  : std::size_t{8} << 20;
-  return {config.elements, per_node, nodes, grain, largest, useful_slices};
+  constexpr std::size_t kLargestExact = std::size_t{1} << 20, kLargest = std::size_t{8} << 20;
+  if (draws(config))
+    return {config.elements, per_node, nodes, Mean::kTile, kLargest, useful_slices};
+  // Blocks are those of the codec that was asked for: they are bad as a whole even if another runs.
+  const auto asked = make_codec(config.codec, options_of(config));
+  const std::size_t grain = asked->exact() ? tile_of(config.scale_block) : asked->block();
+  const bool exact = make_codec(codec_that_runs(config, per_node, nodes))->exact();
+  return {config.elements, per_node, nodes, grain, exact ? kLargestExact : kLargest, useful_slices};
+}
+
+Sizes sizes_of(const Codec& codec, std::size_t capacity) {
+  const std::size_t message = codec.message_size(capacity);
+  return {.share = sizeof(float) * capacity, .up = message, .down = message};
+}
+
+Sizes random_sign_sizes(RandomForm form, int nodes, std::size_t capacity) {
+  const std::size_t signs = wire::random_signs_size(capacity);
+  return {.share = wire::ratios_size(capacity),
+          .up = signs,
+          .down = form == RandomForm::kCount
+                      ? wire::counts_size(capacity, kernels::planes_of(nodes))
+                      : signs};
+}
+
+Sizes sizes_of(const MeanConfig& config, int per_node, int nodes, std::size_t capacity) {
+  if (draws(config)) return random_sign_sizes(config.form, nodes, capacity);
+  return sizes_of(*make_codec(codec_that_runs(config, per_node, nodes), options_of(config)),
+                  capacity);
 }
 
 Dealing::Dealing(std::size_t elements, int ranks, int useful_slices)
@@ -98,6 +127,10 @@ Dealing::Dealing(std::size_t elements, int ranks, int useful_slices)
 
 std::size_t Dealing::runs_of(std::size_t slice) const noexcept {
   return std::min(runs_per_slice, runs - slice * runs_per_slice);
+}
+
+std::size_t Dealing::message_size(std::size_t slice) const noexcept {
+  return wire::random_signs_size(runs_of(slice) * wire::kWord);
 }
 
 }  // namespace laconic

@@ -13,9 +13,9 @@ constexpr std::size_t round_up(std::size_t n, std::size_t multiple) {
 // than they hide.
 std::size_t slice_elements(std::size_t elements, std::size_t largest, int useful);
 
-// Who owns what. The vector is cut into one shard a local rank, each shard into one chunk a node,
-// each chunk into the same number of slices. Lengths are rounded up to whole words, so the last
-// ones may be short or empty.
+// Who owns what. The vector is cut into one shard per local rank, each shard into one chunk per
+// node, each chunk into the same number of slices. Lengths are rounded up to whole words, so the
+// last ones may be short or empty.
 class Layout {
  public:
   // Slices are cut at multiples of `grain` in a chunk (0: not at all), at most `largest_slice` of
@@ -37,18 +37,31 @@ class Layout {
   std::size_t shard_length_, longest_chunk_, slice_length_, slices_;
 };
 
-// What really runs of a mean: a one-bit mean inside a single node of several ranks is exact.
-MeanKind kind_that_runs(MeanKind asked, int per_node, int nodes) noexcept;
+CodecOptions options_of(const MeanConfig& config);
+
+// Whether the mean draws random signs; all other codecs are those of make_codec.
+bool draws(const MeanConfig& config) noexcept;
+
+// The codec that really runs: inside a single node of several ranks a lossy one gives way to fp32.
+std::string_view codec_that_runs(const MeanConfig& config, int per_node, int nodes);
 
 // The layout of the mean that make_mean makes. REQUIRES: not a single round.
 Layout layout_of(const MeanConfig& config, int per_node, int nodes, int useful_slices);
 
-// How a single round deals words to ranks: in runs of one word a rank, slices of whole runs.
+// Bytes of the messages for a slice of `capacity` elements, as coders and the planner count them.
+Sizes sizes_of(const Codec& codec, std::size_t capacity);
+Sizes random_sign_sizes(RandomForm form, int nodes, std::size_t capacity);
+// Of the mean that make_mean makes. REQUIRES: not a single round.
+Sizes sizes_of(const MeanConfig& config, int per_node, int nodes, std::size_t capacity);
+
+// How a single round deals words to ranks: in runs of one word per rank, slices of whole runs.
 struct Dealing {
   std::size_t words = 0, runs = 0, runs_per_slice = 0, slices = 0;
 
   Dealing(std::size_t elements, int ranks, int useful_slices);
   std::size_t runs_of(std::size_t slice) const noexcept;
+  // Bytes of a rank's message of slice k.
+  std::size_t message_size(std::size_t slice) const noexcept;
 };
 
 }  // namespace laconic

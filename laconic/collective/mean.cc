@@ -1,5 +1,6 @@
 #include "laconic/collective/mean.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "laconic/collective/coder.h"
@@ -14,13 +15,15 @@
 namespace laconic {
 namespace {
 
+constexpr std::string_view kCodecs[] = {"fp32", "bf16", "sign", "random-sign"};
+
 void agree_on(const MeanConfig& config, Transport& world) {
   const std::string mine[] = {
-      fmt::format("a mean of kind {}", static_cast<int>(config.kind)),
+      fmt::format("codec {}", config.codec),
       fmt::format("{} elements", config.elements),
-      fmt::format("bf16 {}", config.bf16),
       fmt::format("{} elements per scale block", config.scale_block),
       fmt::format("scale norm {}", config.scale_norm == kernels::Norm::kL2 ? "L2" : "L1"),
+      fmt::format("feedback {}", static_cast<int>(config.feedback)),
       fmt::format("form {}", static_cast<int>(config.form)),
       fmt::format("seed {}", config.seed),
       fmt::format("bucket {}", config.bucket),
@@ -29,16 +32,19 @@ void agree_on(const MeanConfig& config, Transport& world) {
 }
 
 std::string problem(const MeanConfig& config, const Nodes& nodes) {
+  if (std::ranges::find(kCodecs, config.codec) == std::end(kCodecs))
+    return fmt::format("no codec `{}`: {}", config.codec, fmt::join(kCodecs, ", "));
   if (config.scale_block % 64 != 0)
-    return fmt::format("scale block {}: it must be a multiple of 64, or 0 for one scale a chunk",
+    return fmt::format("scale block {}: it must be a multiple of 64, or 0 for one scale per chunk",
                        config.scale_block);
   if (!config.pending.empty() && config.pending.size() != config.elements)
     return fmt::format("pending has {} elements, the mean {}: they must be equal",
                        config.pending.size(), config.elements);
-  if (!config.pending.empty() && config.kind == MeanKind::kRandomSign)
-    return "a random-sign mean has no residual: leave pending empty";
+  if (!config.pending.empty() && (draws(config) || config.feedback == Feedback::kNone))
+    return fmt::format("a {} mean {} has no residual: leave pending empty", config.codec,
+                       draws(config) ? "of any form" : "without feedback");
   if (nodes.per_node > 1024 || nodes.nodes * nodes.per_node > 65535)
-    return fmt::format("{} nodes of {} ranks: at most 1024 ranks a node and 65535 in all",
+    return fmt::format("{} nodes of {} ranks: at most 1024 ranks per node and 65535 in all",
                        nodes.nodes, nodes.per_node);
   if (config.elements >> 32 != 0)
     return fmt::format("{} elements: at most 2^32 in one mean, use several", config.elements);
@@ -67,7 +73,7 @@ class Alone final : public Mean {
   std::string describe() const override { return "one rank, nothing to exchange"; }
   std::uint64_t bad_blocks() const noexcept override { return 0; }
   std::vector<std::size_t> blocks() const override {
-    return Layout(config_.elements, 1, 1, tile_of(config_), kTile).blocks();
+    return Layout(config_.elements, 1, 1, tile_of(config_.scale_block), kTile).blocks();
   }
 
  private:
@@ -78,36 +84,36 @@ class Alone final : public Mean {
 
 }  // namespace
 
+Role role_of(std::string_view name) noexcept {
+  if (const std::string_view flat = kFlatPrefix; name.starts_with(flat))
+    name.remove_prefix(flat.size());
+  return name == kWorkerResidual || name == kServerResidual ? Role::kResidual : Role::kOther;
+}
+
+std::span<const std::string_view> mean_codecs() noexcept { return kCodecs; }
+
 std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Pool& pool) {
   const std::string wrong = problem(config, nodes);
-  // Before anyone gives up, so that a bad rank fails on every rank instead of leaving them waiting.
+  // Before validating, so that an invalid rank fails on every rank instead of leaving them waiting.
   agree_on(config, *nodes.world);
   if (!wrong.empty()) throw Error(Code::kInvalidArgument, wrong);
-  if (config.kind == MeanKind::kRandomSign && config.form == RandomForm::kSingleRound)
+  if (draws(config) && config.form == RandomForm::kSingleRound)
     return std::make_unique<SingleRound>(config, nodes, pool);
-
-  if (config.kind == MeanKind::kDense && !config.bf16 && nodes.world->size() == 1)
+  if (config.codec == "fp32" && nodes.world->size() == 1)
     return std::make_unique<Alone>(config, pool);
-  const MeanKind kind = kind_that_runs(config.kind, nodes.per_node, nodes.nodes);
-  const auto make = [&](const Place& place) {
-    switch (kind) {
-      case MeanKind::kDense: return make_dense_coder(config, place, pool);
-      case MeanKind::kOneBit: return make_one_bit_coder(config, place, pool);
-      case MeanKind::kRandomSign: return make_random_sign_coder(config, place, pool);
-    }
-    fail(Code::kInvalidArgument, "no mean of kind {}", static_cast<int>(kind));
-  };
   const Layout layout =
       layout_of(config, nodes.per_node, nodes.nodes, nodes.world->useful_slices());
   const Range shard = layout.shard(nodes.local), chunk = layout.chunk(nodes.local, nodes.node);
   const Place place{.rank = nodes.world->rank(),
-                    .voices = nodes.nodes,
+                    .nodes = nodes.nodes,
                     .per_node = nodes.per_node,
                     .shard_begin = shard.begin,
                     .shard_count = shard.count,
                     .chunk_begin = chunk.begin,
                     .chunk_count = chunk.count};
-  return std::make_unique<Pipeline>(config.elements, nodes, layout, make(place));
+  return std::make_unique<Pipeline>(config.elements, nodes, layout,
+                                    draws(config) ? make_random_sign_coder(config, place, pool)
+                                                  : make_feedback_coder(config, place, pool));
 }
 
 void Mean::reduce(std::span<float> values) {

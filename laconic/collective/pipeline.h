@@ -6,15 +6,17 @@
 
 namespace laconic {
 
-// Runs one coder over flat ranks or a hierarchy of nodes, slice by slice, so that a slice is coded
-// while others travel.
+// Runs one coder over flat ranks or a hierarchy of nodes, slice by slice, so that a slice is
+// encoded while others travel. The path of a slice (Hierarchical-1-bit-All-Reduce; share and
+// forward fall away when every rank is a node), each line followed by its collective:
 //
-// Phases of a slice (Hierarchical-1-bit-All-Reduce; A and F fall away when every rank is a node):
-//   A  share     inside the node, all-to-all: this rank's values of every shard
-//   C  code      between nodes, all-to-all: the node's mean of the own shard, for each chunk's
-//   owner E  serve     between nodes, all-gather: the mean of the own chunk, coded again F  forward
-//   inside the node, all-gather: the served chunks of the own shard
-//      take      every chunk of every shard is decoded
+// clang-format off
+//   A  share     this rank's values of every shard                      all-to-all inside the node
+//   C  encode    the node's values of the own shard, for each owner     all-to-all between nodes
+//   E  combine   all nodes' messages of the own chunk, encoded again    all-gather between nodes
+//   F  forward   the combined chunks of the own shard                   all-gather inside the node
+//      decode    every chunk of every shard
+// clang-format on
 class Pipeline final : public Mean {
  public:
   Pipeline(std::size_t elements, const Nodes& nodes, const Layout& layout,
@@ -30,18 +32,18 @@ class Pipeline final : public Mean {
 
  private:
   bool hierarchical() const { return nodes_.per_node > 1; }
+  Sizes sizes(std::size_t slice) const { return coder_->sizes(layout_.capacity(slice)); }
   void share(std::size_t slice, Fill fill);
-  void code(std::size_t slice, Fill fill);
-  void serve(std::size_t slice);
-  void forward(std::size_t slice);
-  void take(std::size_t slice, Take take);
+  void encode(std::size_t slice, Fill fill);
+  void combine(std::size_t slice);
+  void decode(std::size_t slice, Take take);
 
   std::size_t elements_;
   const Nodes& nodes_;
   Layout layout_;
   std::unique_ptr<Coder> coder_;
   Channel inside_, between_;
-  Outbox shares_, codes_, served_, forwarded_;
+  Outbox shared_, encoded_, combined_, forwarded_;
   std::vector<const std::byte*> part_;
 };
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "laconic/collective/coder.h"
+#include "laconic/collective/layout.h"
 #include "laconic/core/buffer.h"
 #include "laconic/core/error.h"
 #include "laconic/kernels/dense.h"
@@ -19,28 +20,25 @@ constexpr std::size_t kTileWords = kTile / wire::kWord;
 const std::uint8_t* as_bits(const std::byte* p) { return reinterpret_cast<const std::uint8_t*>(p); }
 std::uint8_t* as_bits(std::byte* p) { return reinterpret_cast<std::uint8_t*>(p); }
 
-// Birder's consensus in two rounds. Every voice (a rank, or a node in a hierarchy) sends one random
-// bit an element, +1 with probability (1 + u)/2; the owner counts the +1 among the voices on which
-// a word is active, and either draws again in proportion (two-round) or sends the count itself
-// (count).
+// Birder's consensus in two rounds. Every node (a rank where there is no hierarchy) sends one
+// random bit per element, +1 with probability (1 + u)/2; the owner counts the +1 among the nodes on
+// which a word is active, and either draws again in proportion (two-round) or sends the count
+// itself (count).
 class RandomSignCoder final : public Coder {
  public:
   RandomSignCoder(const MeanConfig& config, const Place& place, Pool& pool)
-      : config_(config),
+      : Coder(pool),
+        config_(config),
         place_(place),
-        pool_(pool),
-        planes_(kernels::planes_of(place.voices)),
-        scratch_(threads() * kTile),
+        planes_(kernels::planes_of(place.nodes)),
         counts_(threads() * kTileWords * 8 * static_cast<std::size_t>(planes_)),
         voters_(threads() * kTileWords),
-        bits_(threads() * static_cast<std::size_t>(place.voices)),
+        bits_(threads() * static_cast<std::size_t>(place.nodes)),
         active_(bits_.size()) {}
 
   void begin(const Round& round) override {
-    ++sequence_;
-    draw_ = {.key = {config_.seed, static_cast<std::uint32_t>(round.step)},
-             .rank = static_cast<std::uint32_t>(place_.rank),
-             .bucket = config_.bucket};
+    Coder::begin(round);
+    draw_ = draw_of(config_, round, place_.rank);
     redraw_ = draw_;
     redraw_.stream = Stream::kOwnerDraw;
   }
@@ -49,46 +47,29 @@ class RandomSignCoder final : public Coder {
     return counts() ? "random-sign mean, counts" : "random-sign mean, two rounds";
   }
 
-  // Inside a node travel u in bf16 and a byte array of activity.
-  std::size_t share_size(std::size_t capacity) const override {
-    return 2 * capacity + (activity_size(capacity) + 63) / 64 * 64;
+  Sizes sizes(std::size_t capacity) const override {
+    return random_sign_sizes(config_.form, place_.nodes, capacity);
   }
+  // Inside a node travel u in bf16 and a byte array of activity.
   void share(const Range& range, Fill fill, std::span<std::byte> out) override;
   void join(const Range& range, std::span<const std::byte* const> shares, Tile& tile) override;
-
-  std::size_t coded_size(std::size_t capacity) const override {
-    return wire::random_signs_size(capacity);
-  }
-  std::size_t served_size(std::size_t capacity) const override {
-    return counts() ? wire::counts_size(capacity, planes_) : coded_size(capacity);
-  }
-  void code(const Range& range, Fill source, std::span<std::byte> out) override;
-  void serve(const Range& range, std::span<const std::byte* const> coded,
-             std::span<std::byte> out) override;
-  void take(const Range& range, std::span<const std::byte> served, int owner, Take take) override;
+  void encode(const Range& range, Fill source, std::span<std::byte> out) override;
+  void combine(const Range& range, std::span<const std::byte* const> messages,
+               std::span<std::byte> out) override;
+  void decode(const Range& range, std::span<const std::byte> message, int owner,
+              Take take) override;
 
  private:
   bool counts() const { return config_.form == RandomForm::kCount; }
   std::size_t threads() const { return static_cast<std::size_t>(pool_.threads()); }
-  float* scratch(int thread) const {
-    return scratch_.data() + kTile * static_cast<std::size_t>(thread);
-  }
-  static std::size_t activity_size(std::size_t elements) { return (wire::words(elements) + 7) / 8; }
-
-  wire::Header header(wire::Form form, const Range& range) const {
-    return {form, static_cast<std::uint32_t>(range.count), sequence_};
-  }
 
   MeanConfig config_;
   Place place_;
-  Pool& pool_;
   int planes_;
-  Buffer<float> scratch_;
   Buffer<std::uint8_t> counts_;
   Buffer<std::uint16_t> voters_;
   std::vector<const std::uint8_t*> bits_, active_;
   kernels::Draw draw_, redraw_;
-  std::uint32_t sequence_ = 0;
 };
 
 // A tile has at most 64 words, so its activity is one integer.
@@ -99,16 +80,17 @@ void store_activity(std::uint64_t active, std::size_t count, std::byte* out) {
 }
 
 void RandomSignCoder::share(const Range& range, Fill fill, std::span<std::byte> out) {
-  for_each_piece(
-      pool_, range.begin, range.count, kTile,
-      [&](std::size_t begin, std::size_t count, int thread) {
-        const std::size_t at = begin - range.begin;
-        Tile tile{.begin = begin, .count = count, .values = scratch(thread), .random = true};
-        fill(tile);
-        kernels::ratio_to_bf16(tile.values, tile.bounds, count,
-                               reinterpret_cast<std::uint16_t*>(out.data() + 2 * at));
-        store_activity(tile.active, count, out.data() + 2 * range.capacity + activity_size(at));
-      });
+  for_each_piece(pool_, range.begin, range.count, kTile,
+                 [&](std::size_t begin, std::size_t count, int thread) {
+                   const std::size_t at = begin - range.begin;
+                   Tile tile{
+                       .begin = begin, .count = count, .values = scratch(thread), .random = true};
+                   fill(tile);
+                   kernels::ratio_to_bf16(tile.values, tile.bounds, count,
+                                          reinterpret_cast<std::uint16_t*>(out.data() + 2 * at));
+                   store_activity(tile.active, count,
+                                  out.data() + 2 * range.capacity + wire::activity_size(at));
+                 });
 }
 
 // The node's u: its mean over the ranks on which the word is active.
@@ -136,7 +118,7 @@ void RandomSignCoder::join(const Range& range, std::span<const std::byte* const>
   }
 }
 
-void RandomSignCoder::code(const Range& range, Fill source, std::span<std::byte> out) {
+void RandomSignCoder::encode(const Range& range, Fill source, std::span<std::byte> out) {
   const auto to = wire::parts(out, range.capacity);
   std::memset(to.bits, 0, out.size() - wire::kHeaderSize);
   for_each_piece(pool_, range.begin, range.count, kTile,
@@ -151,54 +133,56 @@ void RandomSignCoder::code(const Range& range, Fill source, std::span<std::byte>
                    source(tile);
                    if (!tile.drawn)
                      kernels::draw(draw_, begin, tile.values, tile.bounds, count, tile.bits);
-                   store_activity(tile.active, count, to.extras + activity_size(at));
+                   store_activity(tile.active, count, to.extras + wire::activity_size(at));
                  });
   wire::seal(out, header(wire::Form::kRandomSigns, range));
 }
 
-void RandomSignCoder::serve(const Range& range, std::span<const std::byte* const> coded,
-                            std::span<std::byte> out) {
-  for (std::size_t r = 0; r < coded.size(); ++r)
-    wire::check({coded[r], coded_size(range.capacity)}, coded_size(range.capacity),
-                header(wire::Form::kRandomSigns, range), static_cast<int>(r));
+void RandomSignCoder::combine(const Range& range, std::span<const std::byte* const> messages,
+                              std::span<std::byte> out) {
+  const std::size_t size = sizes(range.capacity).up;
+  for (std::size_t r = 0; r < messages.size(); ++r)
+    wire::check({messages[r], size}, size, header(wire::Form::kRandomSigns, range),
+                static_cast<int>(r));
   const auto to = wire::parts(out, range.capacity, counts() ? planes_ : 1);
   const auto plane_bytes = 8 * static_cast<std::size_t>(planes_);
   std::memset(to.bits, 0, out.size() - wire::kHeaderSize);
-  for_each_piece(
-      pool_, range.begin, range.count, kTile,
-      [&](std::size_t begin, std::size_t count, int thread) {
-        const std::size_t at = begin - range.begin, word = at / wire::kWord;
-        const auto slot = static_cast<std::size_t>(thread);
-        const std::uint8_t** bits = bits_.data() + slot * coded.size();
-        const std::uint8_t** active = active_.data() + slot * coded.size();
-        for (std::size_t r = 0; r < coded.size(); ++r) {
-          const auto in =
-              wire::parts(std::span(coded[r], coded_size(range.capacity)), range.capacity);
-          bits[r] = as_bits(in.bits + at / 8);
-          active[r] = as_bits(in.extras + activity_size(at));
-        }
-        std::uint8_t* planes = counts_.data() + slot * kTileWords * plane_bytes;
-        std::uint16_t* voters = voters_.data() + slot * kTileWords;
-        const std::size_t words = wire::words(count);
-        kernels::count_signs(bits, active, static_cast<int>(coded.size()), words, planes, voters);
-        if (counts()) {
-          std::memcpy(to.bits + word * plane_bytes, planes, words * plane_bytes);
-          std::memcpy(to.extras + 2 * word, voters, 2 * words);
-          return;
-        }
-        kernels::redraw(redraw_, begin, planes, voters, planes_, count, as_bits(to.bits + at / 8));
-        std::uint64_t any = 0;
-        for (std::size_t w = 0; w < words; ++w) any |= std::uint64_t{voters[w] != 0} << w;
-        store_activity(any, count, to.extras + activity_size(at));
-      });
+  for_each_piece(pool_, range.begin, range.count, kTile,
+                 [&](std::size_t begin, std::size_t count, int thread) {
+                   const std::size_t at = begin - range.begin, word = at / wire::kWord;
+                   const auto slot = static_cast<std::size_t>(thread);
+                   const std::uint8_t** bits = bits_.data() + slot * messages.size();
+                   const std::uint8_t** active = active_.data() + slot * messages.size();
+                   for (std::size_t r = 0; r < messages.size(); ++r) {
+                     const auto in = wire::parts(std::span(messages[r], size), range.capacity);
+                     bits[r] = as_bits(in.bits + at / 8);
+                     active[r] = as_bits(in.extras + wire::activity_size(at));
+                   }
+                   std::uint8_t* planes = counts_.data() + slot * kTileWords * plane_bytes;
+                   std::uint16_t* voters = voters_.data() + slot * kTileWords;
+                   const std::size_t words = wire::words(count);
+                   kernels::count_signs(bits, active, static_cast<int>(messages.size()), words,
+                                        planes, voters);
+                   if (counts()) {
+                     std::memcpy(to.bits + word * plane_bytes, planes, words * plane_bytes);
+                     std::memcpy(to.extras + 2 * word, voters, 2 * words);
+                     return;
+                   }
+                   kernels::redraw(redraw_, begin, planes, voters, planes_, count,
+                                   as_bits(to.bits + at / 8));
+                   std::uint64_t any = 0;
+                   for (std::size_t w = 0; w < words; ++w)
+                     any |= std::uint64_t{voters[w] != 0} << w;
+                   store_activity(any, count, to.extras + wire::activity_size(at));
+                 });
   wire::seal(out, header(counts() ? wire::Form::kCounts : wire::Form::kRandomSigns, range));
 }
 
-void RandomSignCoder::take(const Range& range, std::span<const std::byte> served, int owner,
-                           Take take) {
-  wire::check(served, served_size(range.capacity),
+void RandomSignCoder::decode(const Range& range, std::span<const std::byte> message, int owner,
+                             Take take) {
+  wire::check(message, sizes(range.capacity).down,
               header(counts() ? wire::Form::kCounts : wire::Form::kRandomSigns, range), owner);
-  const auto in = wire::parts(served, range.capacity, counts() ? planes_ : 1);
+  const auto in = wire::parts(message, range.capacity, counts() ? planes_ : 1);
   for_each_piece(
       pool_, range.begin, range.count, kTile,
       [&](std::size_t begin, std::size_t count, int thread) {
@@ -210,13 +194,20 @@ void RandomSignCoder::take(const Range& range, std::span<const std::byte> served
                                     voters, planes_, count, scratch(thread));
         } else {
           kernels::signs_to_floats(as_bits(in.bits + at / 8),
-                                   as_bits(in.extras + activity_size(at)), count, scratch(thread));
+                                   as_bits(in.extras + wire::activity_size(at)), count,
+                                   scratch(thread));
         }
         take(begin, {scratch(thread), count});
       });
 }
 
 }  // namespace
+
+kernels::Draw draw_of(const MeanConfig& config, const Round& round, int rank) {
+  return {.key = {config.seed, static_cast<std::uint32_t>(round.step)},
+          .rank = static_cast<std::uint32_t>(rank),
+          .bucket = config.bucket};
+}
 
 std::unique_ptr<Coder> make_random_sign_coder(const MeanConfig& config, const Place& place,
                                               Pool& pool) {

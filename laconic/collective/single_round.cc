@@ -30,7 +30,7 @@ SingleRound::SingleRound(const MeanConfig& config, const Nodes& nodes, Pool& poo
   const auto ranks = static_cast<std::size_t>(ranks_);
   const auto threads = static_cast<std::size_t>(pool.threads());
   if (dealing_.slices == 0) return;
-  const std::size_t size = message_size(dealing_.runs_per_slice);
+  const std::size_t size = dealing_.message_size(0);
   sent_ = {between_, *nodes_.messages, Kind::kAllGather, size, dealing_.slices};
   if (hierarchical())
     forwarded_ = {inside_, *nodes_.messages, Kind::kAllGather,
@@ -51,10 +51,6 @@ std::vector<std::size_t> SingleRound::blocks() const {
   std::vector<std::size_t> begins;
   for (std::size_t at = 0; at < config_.elements; at += kTile) begins.push_back(at);
   return begins;
-}
-
-std::size_t SingleRound::message_size(std::size_t runs) const {
-  return wire::random_signs_size(runs * kWord);
 }
 
 std::uint16_t* SingleRound::owners(std::size_t index) const {
@@ -96,12 +92,12 @@ void SingleRound::deal(std::size_t index) {
   });
 }
 
-void SingleRound::send(std::size_t index, Fill fill) {
+void SingleRound::encode(std::size_t index, Fill fill) {
   deal(index);
   const Slice s = slice(index);
   const std::uint16_t* owner = owners(index);
   const auto me = static_cast<std::uint16_t>(nodes_.world->rank());
-  const auto out = sent_.prepare(index, message_size(s.runs));
+  const auto out = sent_.prepare(index, dealing_.message_size(index));
   const auto to = wire::parts(out, s.runs * kWord);
   std::memset(to.bits, 0, out.size() - wire::kHeaderSize);
   std::memset(active_.data(), 0, s.runs);
@@ -138,18 +134,9 @@ void SingleRound::send(std::size_t index, Fill fill) {
   sent_.post(index);
 }
 
-void SingleRound::forward(std::size_t index) {
-  const std::size_t size = message_size(slice(index).runs);
-  const auto out = forwarded_.prepare(index, static_cast<std::size_t>(nodes_.nodes) * size);
-  const auto blocks = between_.arrive(size);
-  for (std::size_t k = 0; k < blocks.size(); ++k)
-    std::memcpy(out.data() + k * size, blocks[k], size);
-  forwarded_.post(index);
-}
-
-void SingleRound::take(std::size_t index, Take take) {
+void SingleRound::decode(std::size_t index, Take take) {
   const Slice s = slice(index);
-  const std::size_t size = message_size(s.runs);
+  const std::size_t size = dealing_.message_size(index);
   const auto blocks = hierarchical() ? inside_.arrive(static_cast<std::size_t>(nodes_.nodes) * size)
                                      : between_.arrive(size);
   for (int node = 0; node < nodes_.nodes; ++node)
@@ -185,15 +172,15 @@ void SingleRound::take(std::size_t index, Take take) {
 
 void SingleRound::exchange(Fill fill, Take take, const Round& round) {
   ++sequence_;
-  draw_ = {.key = {config_.seed, static_cast<std::uint32_t>(round.step)},
-           .rank = static_cast<std::uint32_t>(nodes_.world->rank()),
-           .bucket = config_.bucket};
+  draw_ = draw_of(config_, round, nodes_.world->rank());
   const std::size_t last = hierarchical() ? 2 * Outbox::kLag : Outbox::kLag;
   for (std::size_t tick = 0; tick < dealing_.slices + last; ++tick) {
-    if (tick < dealing_.slices) send(tick, fill);
-    if (hierarchical() && tick >= Outbox::kLag && tick - Outbox::kLag < dealing_.slices)
-      forward(tick - Outbox::kLag);
-    if (tick >= last) this->take(tick - last, take);
+    if (tick < dealing_.slices) encode(tick, fill);
+    if (hierarchical() && tick >= Outbox::kLag && tick - Outbox::kLag < dealing_.slices) {
+      const std::size_t late = tick - Outbox::kLag;
+      forwarded_.forward(late, between_, dealing_.message_size(late));
+    }
+    if (tick >= last) decode(tick - last, take);
   }
   between_.finish();
   inside_.finish();

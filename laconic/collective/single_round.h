@@ -26,14 +26,12 @@ class SingleRound final : public Mean {
     std::size_t first_run, runs, first_word, words, begin, count;
   };
   Slice slice(std::size_t index) const;
-  std::size_t message_size(std::size_t runs) const;
   std::uint16_t* owners(std::size_t index) const;
   bool hierarchical() const { return nodes_.per_node > 1; }
 
   void deal(std::size_t index);
-  void send(std::size_t index, Fill fill);
-  void forward(std::size_t index);
-  void take(std::size_t index, Take take);
+  void encode(std::size_t index, Fill fill);
+  void decode(std::size_t index, Take take);
 
   MeanConfig config_;
   const Nodes& nodes_;
@@ -46,9 +44,9 @@ class SingleRound final : public Mean {
   std::uint32_t sequence_ = 0;
   Buffer<std::uint16_t> owners_;        // of the words of the slices in flight
   Buffer<std::uint8_t> active_;         // of the own words of a slice, a byte each
-  Buffer<float> scratch_;               // a tile a thread
-  Buffer<std::uint64_t> tile_bits_;     // 64 words a thread
-  std::vector<std::uint16_t> cards_;    // a permutation a thread
+  Buffer<float> scratch_;               // a tile per thread
+  Buffer<std::uint64_t> tile_bits_;     // two tiles' words per thread
+  std::vector<std::uint16_t> cards_;    // a permutation per thread
   std::vector<const std::byte*> from_;  // each rank's message
 };
 

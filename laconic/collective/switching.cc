@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "laconic/collective/coder.h"
 #include "laconic/core/error.h"
 
 namespace laconic {
@@ -13,14 +14,24 @@ const char* name(Way way) noexcept {
   return kNames[static_cast<int>(way)];
 }
 
+namespace {
+
+std::vector<State> residuals_of(Mean& mean) {
+  auto all = mean.state();
+  std::erase_if(all, [](const State& state) { return state.role != Role::kResidual; });
+  return all;
+}
+
+}  // namespace
+
 SwitchingMean::SwitchingMean(std::unique_ptr<Mean> coded, std::unique_ptr<Mean> flat,
                              std::unique_ptr<Mean> dense, const Nodes& nodes)
     : dense_(std::move(dense)),
       coded_(coded.get()),
       ranks_(static_cast<float>(nodes.world->size())) {
-  if (flat) flat_.unsaid = flat->state();
+  if (flat) flat_.residuals = residuals_of(*flat);
   flat_.mean = std::move(flat);
-  coded_way_ = {std::move(coded), static_cast<float>(nodes.per_node), coded_->state()};
+  coded_way_ = {std::move(coded), static_cast<float>(nodes.per_node), residuals_of(*coded_)};
 }
 
 void SwitchingMean::exchange(Fill fill, Take take, const Round& round) {
@@ -45,7 +56,7 @@ void SwitchingMean::exact(Fill fill, Take take, const Round& round) {
         if (tile.values != own) std::memcpy(own, tile.values, 4 * tile.count);
         tile.values = own;
         for (const Coded* each : {&coded_way_, &flat_})
-          if (each->owes) add_unsaid(*each, tile.begin, {own, tile.count});
+          if (each->owes) add_residuals(*each, tile.begin, {own, tile.count});
         if (!round.live.empty())
           for (std::size_t k = 0; k < tile.count; ++k)
             if (round.live[tile.begin + k] == 0) own[k] = 0;
@@ -55,15 +66,15 @@ void SwitchingMean::exact(Fill fill, Take take, const Round& round) {
   for (Coded* each : {&coded_way_, &flat_}) {
     if (!each->owes) continue;
     each->owes = false;
-    for (const State& state : each->unsaid)
+    for (const State& state : each->residuals)
       std::fill(state.values.begin(), state.values.end(), 0.0F);
   }
 }
 
 // A worker's residual is a share of the mean, the owner's is a part of the mean itself.
-void SwitchingMean::add_unsaid(const Coded& coded, std::size_t begin,
-                               std::span<float> values) const {
-  for (const State& state : coded.unsaid) {
+void SwitchingMean::add_residuals(const Coded& coded, std::size_t begin,
+                                  std::span<float> values) const {
+  for (const State& state : coded.residuals) {
     const float gain = state.spread == Spread::kOwned ? ranks_ : coded.worker_gain;
     const std::size_t from = std::max(begin, state.begin);
     const std::size_t to = std::min(begin + values.size(), state.begin + state.values.size());
@@ -81,7 +92,7 @@ std::vector<State> SwitchingMean::state() {
   std::vector<State> all = coded_->state();
   if (!flat_.mean) return all;
   for (State& one : flat_.mean->state()) {
-    one.name = "flat_" + one.name;
+    one.name = kFlatPrefix + one.name;
     all.push_back(std::move(one));
   }
   return all;

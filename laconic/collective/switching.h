@@ -13,22 +13,22 @@ inline constexpr int kWays = 3;
 // "coded", "flat", "dense".
 const char* name(Way way) noexcept;
 
-// A lossy mean that may take another way from one exchange to the next, the same on all ranks. What
-// a way has left unsaid is said by the first exact exchange after it, so nothing is lost: a change
-// from one coded way to the other takes one exact exchange between them.
+// A lossy mean that may take another path from one exchange to the next, the same on all ranks. The
+// first exact exchange after a coded path adds its residuals, so nothing is lost: a change from one
+// coded path to the other takes one exact exchange between them.
 class SwitchingMean final : public Mean {
  public:
   // `flat` is null where the configured layout is flat.
   SwitchingMean(std::unique_ptr<Mean> coded, std::unique_ptr<Mean> flat,
                 std::unique_ptr<Mean> dense, const Nodes& nodes);
 
-  // From the next exchange on. REQUIRES: equal on all ranks, and a way that there is.
+  // From the next exchange on. REQUIRES: equal on all ranks; kFlat only if there is a flat mean.
   void use(Way way) noexcept { wanted_ = way; }
-  // That the last exchange took.
+  // Path of the last exchange.
   Way taken() const noexcept { return taken_; }
-  // How long it took.
+  // Duration of the last exchange.
   double seconds() const noexcept { return seconds_; }
-  // State was replaced: there may be something unsaid.
+  // State was replaced: residuals may hold something.
   void restored() noexcept;
 
   void exchange(Fill fill, Take take, const Round& round) override;
@@ -42,14 +42,14 @@ class SwitchingMean final : public Mean {
  private:
   struct Coded {
     std::unique_ptr<Mean> mean;
-    float worker_gain = 1;      // a residual on a node's mean counts for each of its ranks
-    std::vector<State> unsaid;  // its residuals
-    bool owes = false;          // they may hold something
+    float worker_gain = 1;  // a residual on a node's mean counts for each of its ranks
+    std::vector<State> residuals;
+    bool owes = false;  // they may hold something
   };
   void exchange_by(Way way, Fill fill, Take take, const Round& round);
   Coded& coded(Way way) noexcept { return way == Way::kFlat ? flat_ : coded_way_; }
   void exact(Fill fill, Take take, const Round& round);
-  void add_unsaid(const Coded& coded, std::size_t begin, std::span<float> values) const;
+  void add_residuals(const Coded& coded, std::size_t begin, std::span<float> values) const;
 
   Coded coded_way_, flat_;
   std::unique_ptr<Mean> dense_;

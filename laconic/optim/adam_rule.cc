@@ -143,9 +143,11 @@ void Floors::freeze() {
   update();
 }
 
-float Floors::at(std::size_t position) const {
+float Floors::at(std::size_t position) const { return floors_[block_of(position)]; }
+
+std::size_t Floors::block_of(std::size_t position) const {
   const auto after = std::upper_bound(begins_.begin(), begins_.end(), position);
-  return floors_[static_cast<std::size_t>(after - begins_.begin()) - 1];
+  return static_cast<std::size_t>(after - begins_.begin()) - 1;
 }
 
 }  // namespace laconic

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "laconic/optim/option.h"
 #include "laconic/optim/rule.h"
 
@@ -46,6 +48,17 @@ class Floors {
   // v = 0 becomes V, where that is not 0.
   void freeze();
   float at(std::size_t position) const;
+  // Calls work(begin, values, floor) for the parts of a mean that lie in one block each. Exact and
+  // flat means come in tiles that may hold several blocks.
+  template <typename Work>
+  void for_each_part(std::size_t begin, std::span<const float> mean, const Work& work) const {
+    for (std::size_t done = 0; done < mean.size();) {
+      const std::size_t block = block_of(begin + done);
+      const std::size_t end = std::min(begins_[block] + count(block), begin + mean.size());
+      work(begin + done, mean.subspan(done, end - begin - done), floors_[block]);
+      done = end - begin;
+    }
+  }
   bool any_dead_block() const noexcept { return dead_block_; }
   std::size_t blocks() const noexcept { return begins_.size(); }
   std::size_t begin(std::size_t block) const noexcept { return begins_[block]; }
@@ -53,6 +66,7 @@ class Floors {
 
  private:
   float mean_of(std::size_t block) const;
+  std::size_t block_of(std::size_t position) const;
 
   std::vector<std::size_t> begins_;
   std::vector<float> floors_;

@@ -39,11 +39,6 @@ void take_largest(Transport& world, std::vector<double>& values) {
     values[at % values.size()] = std::max(values[at % values.size()], all[at]);
 }
 
-MeanKind kind_of(const OptimizerConfig& config) {
-  return method_named(config.algorithm).codec == "random-sign" ? MeanKind::kRandomSign
-                                                                : MeanKind::kOneBit;
-}
-
 }  // namespace
 
 Choice::Choice(const OptimizerConfig& config, const Nodes& nodes, const Nodes* flat, Pool& pool,
@@ -83,10 +78,10 @@ void Choice::look() {
 }
 
 double Choice::time(Way way, std::size_t elements) {
+  const char* exact = config_.bf16 ? "bf16" : "fp32";
   const auto mean =
-      make_mean({.kind = way == Way::kDense ? MeanKind::kDense : kind_of(config_),
+      make_mean({.codec = way == Way::kDense ? std::string(exact) : method_named(config_.algorithm).codec,
                  .elements = elements,
-                 .bf16 = way == Way::kDense && config_.bf16,
                  .scale_block = config_.scale_block,
                  .scale_norm = config_.scale_norm},
                 way == Way::kFlat ? *flat_ : nodes_, pool_);

@@ -13,7 +13,7 @@ namespace laconic {
 template <class Base>
 class ExactRule : public Base {
  public:
-  explicit ExactRule(const Bucket& bucket) : Base(bucket), mean_(this->make(MeanKind::kDense)) {}
+  explicit ExactRule(const Bucket& bucket) : Base(bucket), mean_(this->make_exact()) {}
 
   void step(const Step& step) override {
     begin(step);

@@ -56,27 +56,27 @@ std::span<const float> Rule::masked(std::span<const float> live) {
   return mask_.span();
 }
 
-std::unique_ptr<Mean> Rule::make(MeanKind kind, std::span<float> pending) const {
-  return make(kind, pending, *bucket_.nodes);
+std::unique_ptr<Mean> Rule::make_exact(std::span<float> pending) const {
+  return make(bucket_.config->bf16 ? "bf16" : "fp32", pending, *bucket_.nodes);
 }
 
-std::unique_ptr<Mean> Rule::make_coded(MeanKind kind, std::span<float> pending) {
-  if (!bucket_.group.compress) return make(MeanKind::kDense, pending);
-  if (!bucket_.may_switch) return make(kind, pending);
-  auto mean = std::make_unique<SwitchingMean>(
-      make(kind, pending), bucket_.flat ? make(kind, pending, *bucket_.flat) : nullptr,
-      make(MeanKind::kDense, pending), *bucket_.nodes);
+std::unique_ptr<Mean> Rule::make_coded(const char* codec, std::span<float> pending) {
+  if (!bucket_.group.compress) return make_exact(pending);
+  if (!bucket_.may_switch) return make(codec, pending, *bucket_.nodes);
+  auto mean =
+      std::make_unique<SwitchingMean>(make(codec, pending, *bucket_.nodes),
+                                      bucket_.flat ? make(codec, pending, *bucket_.flat) : nullptr,
+                                      make_exact(pending), *bucket_.nodes);
   switching_ = mean.get();
   return mean;
 }
 
-std::unique_ptr<Mean> Rule::make(MeanKind kind, std::span<float> pending,
+std::unique_ptr<Mean> Rule::make(const char* codec, std::span<float> pending,
                                  const Nodes& nodes) const {
   const OptimizerConfig& config = *bucket_.config;
   return make_mean(
-      {.kind = kind,
+      {.codec = codec,
        .elements = bucket_.x.size(),
-       .bf16 = kind == MeanKind::kDense && config.bf16,
        .scale_block = config.scale_block,
        .scale_norm = config.scale_norm,
        .form = config.exchange == ExchangeForm::kAuto ? RandomForm::kTwoRound
@@ -87,10 +87,10 @@ std::unique_ptr<Mean> Rule::make(MeanKind kind, std::span<float> pending,
       nodes, *bucket_.pool);
 }
 
-Buffer<float> Rule::unsaid(const Whole& whole) const {
+Buffer<float> Rule::residuals_in(const Whole& whole) const {
   Buffer<float> sum(bucket_.x.size());
   for (const auto& [name, values] : whole)
-    if (name.ends_with("_residual"))
+    if (role_of(name) == Role::kResidual)
       for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += values[k];
   return sum;
 }
@@ -131,7 +131,7 @@ void Rule::say(Mean& mean, Fill fill, Take take, const Step& step, std::span<con
   const Round round{.step = static_cast<std::uint64_t>(step.t), .live = masked(live)};
   if (!bucket_.shadow->on) return mean.exchange(fill, take, round);
   if (!exact_) {
-    exact_ = make(MeanKind::kDense);
+    exact_ = make_exact();
     given_ = Buffer<float>(bucket_.x.size());
     said_ = Buffer<float>(bucket_.x.size());
   }

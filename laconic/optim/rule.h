@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -85,11 +86,11 @@ class Rule {
   virtual void redistribute(const Whole&, const Step&) {}
 
  protected:
-  std::unique_ptr<Mean> make(MeanKind kind, std::span<float> pending = {}) const;
-  // Of `kind` where the group is compressed, and able to switch where it may; else exact.
-  std::unique_ptr<Mean> make_coded(MeanKind kind, std::span<float> pending = {});
-  // The sum of the residuals in `whole`, over all ways.
-  Buffer<float> unsaid(const Whole& whole) const;
+  std::unique_ptr<Mean> make_exact(std::span<float> pending = {}) const;
+  // With this codec where the group is compressed, and able to switch where it may; else exact.
+  std::unique_ptr<Mean> make_coded(const char* codec, std::span<float> pending = {});
+  // The sum of the residuals in `whole`, over all paths.
+  Buffer<float> residuals_in(const Whole& whole) const;
   // An exchange, gauged on shadow steps.
   void say(Mean& mean, Fill fill, Take take, const Step& step, std::span<const float> live = {});
   // work(begin, count) over the pool.
@@ -134,7 +135,7 @@ class Rule {
   std::vector<Mean*> means_;  // whose bad blocks count as ours
 
  private:
-  std::unique_ptr<Mean> make(MeanKind kind, std::span<float> pending, const Nodes& nodes) const;
+  std::unique_ptr<Mean> make(const char* codec, std::span<float> pending, const Nodes& nodes) const;
 
   // `live` without what rests.
   std::span<const float> masked(std::span<const float> live);

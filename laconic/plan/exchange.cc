@@ -7,7 +7,6 @@
 #include "laconic/core/error.h"
 #include "laconic/collective/channel.h"
 #include "laconic/collective/layout.h"
-#include "laconic/kernels/random_sign.h"
 #include "laconic/wire/chunk.h"
 
 namespace laconic::plan {
@@ -81,79 +80,57 @@ MethodCost::Seconds update_of(const Speeds& speeds, const MethodStep& method) {
 
 namespace {
 
-// Bytes of the messages of a Pipeline's phases (its header names them).
-struct Sizes {
-  std::size_t share, coded, served;
+// Seconds per element: `made` while encoding, or `fill` for the node, whose ranks' values `join`
+// adds; `encode`; `add` takes in one node's message, `finish` encodes the mean; `decode` decodes
+// and uses it.
+struct Cost {
+  double made, fill, join, encode, add, finish, decode;
 };
 
-// Seconds an element: `made` while coding, or `fill` for the node, whose voices `join` adds;
-// `code`; `voice` adds what one node said, `serve` codes the sum; `take` decodes and uses it.
-struct Cost {
-  double made, fill, join, code, voice, serve, take;
-};
+const char* exact_codec(const MethodStep& method) { return method.bf16 ? "bf16" : "fp32"; }
 
 MeanConfig config_of(const MethodStep& method, std::size_t elements) {
-  MeanConfig config{.kind = MeanKind::kDense,
-                    .elements = elements,
-                    .bf16 = method.bf16,
-                    .scale_block = method.scale_block,
-                    .form = method.form};
-  if (method.step == Step::Kind::kCoded)
-    config.kind = method_named(method.algorithm).codec == "random-sign" ? MeanKind::kRandomSign
-                                                                         : MeanKind::kOneBit;
-  if (config.kind != MeanKind::kDense) config.bf16 = false;
-  return config;
+  return {.codec = method.step == Step::Kind::kCoded ? method_named(method.algorithm).codec
+                                                     : exact_codec(method),
+          .elements = elements,
+          .scale_block = method.scale_block,
+          .form = method.form};
 }
 
-Cost phases_of(const Speeds& s, const MethodStep& method, const MeanConfig& config, MeanKind runs) {
+Cost phases_of(const Speeds& s, const MethodStep& method, const MeanConfig& config,
+             std::string_view runs) {
   const auto [before, after] = update_of(s, method);
-  if (runs == MeanKind::kOneBit)
+  if (runs == "sign")
     return {.made = before,
             .fill = before + s.copy,
             .join = s.add_voice,
-            .code = s.encode,
-            .voice = s.sign_voice,
-            .serve = s.encode,
-            .take = after + s.decode};
-  if (runs == MeanKind::kRandomSign)
+            .encode = s.encode,
+            .add = s.sign_voice,
+            .finish = s.encode,
+            .decode = after + s.decode};
+  if (draws(config))
     return {.made = method.update ? before - s.draw : 0,
             .fill = before + s.narrow,
             .join = s.add_voice,
-            .code = s.draw,
-            .voice = s.count_voice,
-            .serve = config.form == RandomForm::kCount ? 0 : s.redraw,
-            .take = after + s.decode};
+            .encode = s.draw,
+            .add = s.count_voice,
+            .finish = config.form == RandomForm::kCount ? 0 : s.redraw,
+            .decode = after + s.decode};
+  const bool bf16 = runs == "bf16";
   return {.made = before,
           .fill = before + s.copy,
           .join = s.add_voice,
-          .code = config.bf16 ? s.narrow : s.copy,
-          .voice = s.add_voice,
-          .serve = config.bf16 ? s.narrow : 0,
-          .take = after + (config.bf16 ? s.widen : 0)};
-}
-
-Sizes sizes_of(const MeanConfig& config, MeanKind runs, int nodes, std::size_t capacity) {
-  if (runs == MeanKind::kOneBit) {
-    const std::size_t coded = wire::signs_size(capacity, config.scale_block);
-    return {4 * capacity, coded, coded};
-  }
-  if (runs == MeanKind::kRandomSign) {
-    const std::size_t activity = round_up((wire::words(capacity) + 7) / 8, 64);
-    const std::size_t coded = wire::random_signs_size(capacity);
-    return {2 * capacity + activity, coded,
-            config.form == RandomForm::kCount
-                ? wire::counts_size(capacity, kernels::planes_of(nodes))
-                : coded};
-  }
-  const std::size_t width = config.bf16 ? 2 : 4;
-  return {4 * capacity, width * capacity, width * capacity};
+          .encode = bf16 ? s.narrow : s.copy,
+          .add = s.add_voice,
+          .finish = bf16 ? s.narrow : 0,
+          .decode = after + (bf16 ? s.widen : 0)};
 }
 
 // The collectives of a mean as one rank sends them: flat, everyone is a peer; on nodes, those of
 // the node or those with the same local rank.
-class Ways {
+class Collectives {
  public:
-  Ways(Rank& rank, bool hierarchical) : rank_(rank), hierarchical_(hierarchical) {}
+  Collectives(Rank& rank, bool hierarchical) : rank_(rank), hierarchical_(hierarchical) {}
 
   int nodes() const { return hierarchical_ ? rank_.cluster().nodes : rank_.cluster().ranks(); }
   int per_node() const { return hierarchical_ ? rank_.cluster().per_node : 1; }
@@ -186,11 +163,11 @@ void in_turns(std::size_t slices, std::size_t phases, const Work& work) {
 }
 
 void pipeline(Rank& rank, const MethodStep& method, const MeanConfig& config, bool hierarchical) {
-  const Ways ways(rank, hierarchical);
-  const int nodes = ways.nodes(), per_node = ways.per_node();
-  const MeanKind runs = kind_that_runs(config.kind, per_node, nodes);
+  const Collectives collectives(rank, hierarchical);
+  const int nodes = collectives.nodes(), per_node = collectives.per_node();
   const Layout layout = layout_of(config, per_node, nodes, rank.useful_slices());
-  const Cost cost = phases_of(rank.speeds(), method, config, runs);
+  const Cost cost =
+      phases_of(rank.speeds(), method, config, codec_that_runs(config, per_node, nodes));
   std::vector<double> arrival[4];
   for (auto& of_phase : arrival) of_phase.resize(layout.slices());
   const auto of_vector = [&](std::size_t slice) {  // real elements of the whole slice
@@ -201,37 +178,37 @@ void pipeline(Rank& rank, const MethodStep& method, const MeanConfig& config, bo
   };
   in_turns(layout.slices(), hierarchical ? 5 : 3, [&](std::size_t phase, std::size_t slice) {
     const std::size_t capacity = layout.capacity(slice);
-    const Sizes size = sizes_of(config, runs, nodes, capacity);
+    const Sizes size = sizes_of(config, per_node, nodes, capacity);
     const double whole = of_vector(slice);
     const double shard = std::min(whole, static_cast<double>(times(nodes, capacity)));
     const double chunk = std::min(whole, static_cast<double>(capacity));
     if (phase > 0) rank.wait_until(arrival[phase - 1][slice]);
     if (hierarchical && phase == 0) {
       rank.code(cost.fill * whole);
-      arrival[0][slice] = ways.inside(times(nodes, size.share));
+      arrival[0][slice] = collectives.inside(times(nodes, size.share));
       return;
     }
     switch (hierarchical ? phase : phase == 2 ? 4 : phase + 1) {
       case 1:
-        rank.code(hierarchical ? (cost.join * per_node + cost.code) * shard
-                               : (cost.made + cost.code) * whole);
-        arrival[phase][slice] = ways.between(size.coded);
+        rank.code(hierarchical ? (cost.join * per_node + cost.encode) * shard
+                               : (cost.made + cost.encode) * whole);
+        arrival[phase][slice] = collectives.between(size.up);
         break;
       case 2:
-        rank.code((cost.voice * nodes + cost.serve) * chunk);
-        arrival[phase][slice] = ways.between(size.served);
+        rank.code((cost.add * nodes + cost.finish) * chunk);
+        arrival[phase][slice] = collectives.between(size.down);
         break;
       case 3:
-        rank.code(rank.speeds().copy / 4 * static_cast<double>(times(nodes, size.served)));
-        arrival[phase][slice] = ways.inside(times(nodes, size.served));
+        rank.code(rank.speeds().copy / 4 * static_cast<double>(times(nodes, size.down)));
+        arrival[phase][slice] = collectives.inside(times(nodes, size.down));
         break;
-      default: rank.code(cost.take * whole);
+      default: rank.code(cost.decode * whole);
     }
   });
 }
 
 void single_round(Rank& rank, const MethodStep& method, std::size_t elements, bool hierarchical) {
-  const Ways ways(rank, hierarchical);
+  const Collectives collectives(rank, hierarchical);
   const int ranks = rank.cluster().ranks();
   const Speeds& s = rank.speeds();
   const MethodCost::Seconds update = update_of(s, method);
@@ -240,17 +217,17 @@ void single_round(Rank& rank, const MethodStep& method, std::size_t elements, bo
   for (auto& of_phase : arrival) of_phase.resize(dealing.slices);
   in_turns(dealing.slices, hierarchical ? 3 : 2, [&](std::size_t phase, std::size_t slice) {
     const std::size_t runs = dealing.runs_of(slice);
-    const std::size_t size = wire::random_signs_size(runs * wire::kWord);
+    const std::size_t size = dealing.message_size(slice);
     const std::size_t first = slice * dealing.runs_per_slice * times(ranks, wire::kWord);
     const auto count =
         static_cast<double>(std::min(times(ranks, runs * wire::kWord), elements - first));
     if (phase > 0) rank.wait_until(arrival[phase - 1][slice]);
     if (phase == 0) {
       rank.code((method.update ? update.before : s.draw) * count);
-      arrival[0][slice] = ways.between(size);
+      arrival[0][slice] = collectives.between(size);
     } else if (hierarchical && phase == 1) {
-      rank.code(s.copy / 4 * static_cast<double>(times(ways.nodes(), size)));
-      arrival[1][slice] = ways.inside(times(ways.nodes(), size));
+      rank.code(s.copy / 4 * static_cast<double>(times(collectives.nodes(), size)));
+      arrival[1][slice] = collectives.inside(times(collectives.nodes(), size));
     } else {
       rank.code((update.after + s.decode) * count);
     }
@@ -264,7 +241,7 @@ void single_round(Rank& rank, const MethodStep& method, std::size_t elements, bo
 double all_reduce(Rank& rank, const MethodStep& method, std::size_t elements) {
   const Cluster& cluster = rank.cluster();
   const int ranks = cluster.ranks();
-  const double bytes = (method.bf16 ? 2.0 : 4.0) * static_cast<double>(elements);
+  const auto bytes = static_cast<double>(make_codec(exact_codec(method))->message_size(elements));
   const double sent = 2 * bytes * (ranks - 1) / ranks;
   const double between = cluster.nodes > 1 ? sent / cluster.per_node : 0;
   const double seconds = std::max(cluster.nodes > 1 ? sent / cluster.inter.bytes_per_second : 0,
@@ -280,7 +257,7 @@ double all_reduce(Rank& rank, const MethodStep& method, std::size_t elements) {
 }
 
 double all_reduce_coding(const Speeds& speeds, const MethodStep& method, std::size_t elements) {
-  const double bytes = 2 * (method.bf16 ? 2.0 : 4.0);
+  const double bytes = 2 * make_codec(exact_codec(method))->bits_per_element() / 8;
   return (speeds.add_voice + 2 * speeds.byte * bytes + update_of(speeds, method).after) *
          static_cast<double>(elements);
 }
@@ -288,9 +265,9 @@ double all_reduce_coding(const Speeds& speeds, const MethodStep& method, std::si
 void exchange(Rank& rank, const MethodStep& method, std::size_t elements) {
   const MeanConfig config = config_of(method, elements);
   const bool hierarchical = method.topology == Topology::kNodes && rank.cluster().per_node > 1;
-  if (config.kind == MeanKind::kRandomSign && config.form == RandomForm::kSingleRound)
+  if (draws(config) && config.form == RandomForm::kSingleRound)
     return single_round(rank, method, elements, hierarchical);
-  if (config.kind == MeanKind::kDense && !config.bf16 && rank.cluster().ranks() == 1)
+  if (config.codec == "fp32" && rank.cluster().ranks() == 1)
     return rank.code(
         (update_of(rank.speeds(), method).before + update_of(rank.speeds(), method).after) *
         static_cast<double>(elements));

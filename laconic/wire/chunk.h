@@ -10,8 +10,8 @@
 namespace laconic::wire {
 
 enum class Form : std::uint8_t {
-  kSigns = 1,        // bits, one fp32 scale a block
-  kRandomSigns = 2,  // bits, one activity bit a word
+  kSigns = 1,        // bits, one fp32 scale per block
+  kRandomSigns = 2,  // bits, one activity bit per word
   kCounts = 3,       // bit planes of a count, the 16-bit number of voters of each word
 };
 
@@ -26,8 +26,14 @@ constexpr std::size_t blocks(std::size_t elements, std::size_t block) {
 constexpr std::size_t signs_size(std::size_t elements, std::size_t block) {
   return kHeaderSize + 8 * words(elements) + 4 * blocks(elements, block);
 }
+// One activity bit per word, in whole bytes.
+constexpr std::size_t activity_size(std::size_t elements) { return (words(elements) + 7) / 8; }
 constexpr std::size_t random_signs_size(std::size_t elements) {
-  return kHeaderSize + 8 * words(elements) + (words(elements) + 7) / 8;
+  return kHeaderSize + 8 * words(elements) + activity_size(elements);
+}
+// Inside a node, without a header: bf16 ratios, then activity in whole cache lines.
+constexpr std::size_t ratios_size(std::size_t elements) {
+  return 2 * elements + (activity_size(elements) + 63) / 64 * 64;
 }
 constexpr std::size_t counts_size(std::size_t elements, int planes) {
   return kHeaderSize + (8 * static_cast<std::size_t>(planes) + 2) * words(elements);
@@ -43,7 +49,7 @@ struct Header {
 // The parts of a message of `capacity` elements. Where they lie follows from the capacity alone.
 template <typename Byte>
 struct Parts {
-  Byte* bits;    // 8 bytes a word (kCounts: a word and plane)
+  Byte* bits;    // 8 bytes per word (kCounts: per word and plane)
   Byte* extras;  // scales, activity or voters; aligned to 2 bytes at most
 };
 template <typename Byte>

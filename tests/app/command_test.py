@@ -57,6 +57,18 @@ class Bench(unittest.TestCase):
         self.assertEqual(self.mean("single-round", "--ranks", "4")["rounds"], 1)
         self.assertEqual(self.mean("one-bit", "--ranks", "4", "--ranks-per-node", "2")["rounds"], 4)
 
+    def test_a_coded_mean_names_its_codec_and_is_that_of_its_kind(self):
+        for codec, kind in (("fp32", "dense"), ("bf16", "dense, bf16"), ("sign", "one-bit"), ("random-sign", "two-round")):
+            with self.subTest(codec=codec):
+                row = self.rows("mean", "--kind", "coded", "--codec", codec, "--elements", "100003", "--repeats", "3", "--ranks", "2")[0]
+                self.assertEqual((row["kind"], row["codec"], row["verified"]), ("coded", codec, True))
+                same = self.mean(kind, "--ranks", "2")
+                self.assertEqual((row["what"], row["bytes_sent_per_rank"]), (same["what"], same["bytes_sent_per_rank"]))
+        done = laconic("bench", "mean", "--kind", "coded", "--codec", "int3")
+        self.assertNotEqual(done.returncode, 0)
+        for known in ("fp32", "bf16", "sign", "random-sign"):
+            self.assertIn(known, done.stderr)
+
     def test_an_emulated_network_takes_its_time(self):
         row = self.mean("one-bit", "--ranks", "2", "--emulate", "10mbit,1ms")
         self.assertGreaterEqual(row["seconds"], row["bytes_sent_per_rank"] * 8 / 10e6)

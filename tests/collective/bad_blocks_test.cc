@@ -132,7 +132,7 @@ TEST_P(BadBlocksOfOneNode, AreZeroOnTheirRankAlone) {
     const OneBitSimulation layout(1, world.size(), kElements, GetParam(), kernels::Norm::kL2);
     const auto block = layout.blocks().back();
     const auto mean = make_mean({.elements = kElements, .scale_block = GetParam()}, nodes, pool);
-    const auto dense = make_mean({.kind = MeanKind::kDense, .elements = kElements}, nodes, pool);
+    const auto dense = make_mean({.codec = "fp32", .elements = kElements}, nodes, pool);
     auto values = values_of(world.rank(), 0, kElements), wanted = values;
     if (world.rank() == 1) {
       values[block.begin] = std::numeric_limits<float>::quiet_NaN();

@@ -37,8 +37,8 @@ TEST_P(BadInput, EverythingElseThatDiffersIsToldToo) {
   };
   expect_refusal(config, with([](auto& c) { c.scale_block = 256; }),
                  {"scale block", "256", "4096"});
-  expect_refusal(config, with([](auto& c) { c.kind = MeanKind::kDense; }), {"kind", "0", "1"});
-  expect_refusal(config, with([](auto& c) { c.bf16 = true; }), {"bf16"});
+  expect_refusal(config, with([](auto& c) { c.codec = "fp32"; }), {"codec", "fp32", "sign"});
+  expect_refusal(config, with([](auto& c) { c.feedback = Feedback::kNone; }), {"feedback"});
   expect_refusal(config, with([](auto& c) { c.scale_norm = kernels::Norm::kL1; }), {"norm"});
   expect_refusal(config, with([](auto& c) { c.form = RandomForm::kCount; }), {"form"});
   expect_refusal(config, with([](auto& c) { c.seed = 99; }), {"seed", "99", "3"});
@@ -55,7 +55,9 @@ TEST_P(BadInput, WhatMakesNoSenseIsRefusedWithTheRemedy) {
   expect({.elements = 1000, .scale_block = 4097}, {"4097", "multiple of 64"});
   std::vector<float> pending(999);
   expect({.elements = 1000, .pending = pending}, {"999", "1000"});
-  expect({.kind = MeanKind::kRandomSign, .elements = 999, .pending = pending}, {"pending"});
+  expect({.codec = "random-sign", .elements = 999, .pending = pending}, {"pending"});
+  expect({.elements = 999, .feedback = Feedback::kNone, .pending = pending}, {"pending"});
+  expect({.codec = "int3", .elements = 999}, {"int3", "fp32", "bf16", "sign", "random-sign"});
   expect({.elements = (std::size_t{1} << 32) + 5}, {"4294967301", "2^32"});
 }
 

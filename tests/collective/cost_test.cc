@@ -39,7 +39,7 @@ class MeanCost : public MeanTest {
     if (setting().codes_one_bit())
       return c / 8 + 4 * (config.scale_block == 0 ? 1 : ceil_div(c, config.scale_block)) +
              16 * slices;
-    return (config.bf16 ? 2 : 4) * c;
+    return (config.codec == "bf16" ? 2 : 4) * c;
   }
 
   static std::uint64_t served(std::uint64_t c, std::uint64_t slices) {
@@ -139,10 +139,10 @@ TEST_P(MeanCost, TheHierarchySendsWhatItsTableSays) {
 }
 
 TEST_P(MeanCost, DenseSendsAsARingDoes) {
-  if (setting().sort.config.kind != MeanKind::kDense || !setting().flat())
+  if (!setting().sort.exact() || !setting().flat())
     GTEST_SKIP() << "flat dense means only";
   const auto n = static_cast<std::uint64_t>(setting().ranks);
-  const std::uint64_t width = setting().sort.config.bf16 ? 2 : 4;
+  const std::uint64_t width = setting().sort.config.codec == "bf16" ? 2 : 4;
   run_ranks(setting().ranks, [&](Transport& world) {
     const std::uint64_t bytes = traffic_of(world, 100003).total().bytes();
     const std::uint64_t ring = 2 * (n - 1) * width * 100003 / n;

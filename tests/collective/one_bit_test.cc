@@ -275,6 +275,26 @@ TEST_P(OneBitMean, ErrorFeedbackRecoversTheMeanOverTime) {
   });
 }
 
+TEST_P(OneBitMean, WithoutFeedbackEveryExchangeIsAsTheFirst) {
+  static constexpr std::size_t kElements = 20011;
+  run([](Transport& world, const Nodes& nodes) {
+    Pool pool(2);
+    MeanConfig config = setting().config(kElements);
+    const auto first = make_mean(config, nodes, pool);
+    config.feedback = Feedback::kNone;
+    const auto mean = make_mean(config, nodes, pool);
+    EXPECT_TRUE(mean->state().empty());
+    auto expected = values_of(world.rank(), 0, kElements);
+    first->reduce(expected);
+    for (int exchange = 0; exchange < 3; ++exchange) {
+      auto values = values_of(world.rank(), 0, kElements);
+      mean->reduce(values);
+      EXPECT_EQ(hash_of(values), hash_of(expected)) << exchange;
+      EXPECT_EQ(mean->residual_ratio(), 0);
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(All, OneBitMean, ::testing::ValuesIn(coding_settings(coding_sorts())),
                          name_of);
 
@@ -288,13 +308,13 @@ TEST_P(OneBitMeanOfOneNode, IsExactAndSaysSo) {
     Pool pool(1);
     std::vector<float> pending(kElements, 1.0F);
     const auto mean = make_mean({.elements = kElements, .pending = pending}, nodes, pool);
-    const auto dense = make_mean({.kind = MeanKind::kDense, .elements = kElements}, nodes, pool);
+    const auto dense = make_mean({.codec = "fp32", .elements = kElements}, nodes, pool);
     EXPECT_EQ(mean->describe(), dense->describe());
     auto values = values_of(world.rank(), 0, kElements), exact = values;
     mean->reduce(values);
     dense->reduce(exact);
     EXPECT_EQ(first_difference(values, exact), "");
-    EXPECT_EQ(pending, std::vector<float>(kElements, 0.0F)) << "nothing is left unsaid";
+    EXPECT_EQ(pending, std::vector<float>(kElements, 0.0F)) << "nothing is left over";
   });
 }
 

@@ -13,8 +13,7 @@ constexpr int kRanks = 4;
 MeanConfig config_of(fuzz::Input& input) {
   MeanConfig config;
   const unsigned kind = input.byte() % 8;
-  config.kind = kind < 2 ? MeanKind::kDense : kind < 5 ? MeanKind::kOneBit : MeanKind::kRandomSign;
-  config.bf16 = kind == 1;
+  config.codec = kind == 0 ? "fp32" : kind == 1 ? "bf16" : kind < 5 ? "sign" : "random-sign";
   config.scale_block = kind == 2 ? 64 : kind == 3 ? 0 : 4096;
   config.scale_norm = kind == 4 ? kernels::Norm::kL1 : kernels::Norm::kL2;
   config.form = kind == 5   ? RandomForm::kTwoRound
@@ -39,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<float> values(config.elements);
   for (std::size_t k = 0; k < values.size(); ++k) values[k] = static_cast<float>(k % 7) - 3;
   // Codes are checked; plain numbers, exact or inside a node, may be anything.
-  const bool coded = config.kind != MeanKind::kDense && group.per_node == 1;
+  const bool coded = config.codec != "fp32" && config.codec != "bf16" && group.per_node == 1;
   for (int exchange = 0; exchange < 8 && !input.empty(); ++exchange) {
     if (!fuzz::accepted([&] { mean->reduce(values); })) break;
     if (!coded) continue;

@@ -12,11 +12,11 @@ namespace {
 plan::MethodStep method_of(const Setting& setting, plan::Topology topology) {
   const MeanConfig& config = setting.sort.config;
   plan::MethodStep method{.topology = topology,
-                      .bf16 = config.bf16,
+                      .bf16 = config.codec == "bf16",
                       .form = config.form,
                       .scale_block = config.scale_block,
                       .update = false};
-  if (config.kind == MeanKind::kDense) return method;
+  if (setting.sort.exact()) return method;
   method.step = Step::Kind::kCoded;
   method.algorithm = setting.sort.random() ? "birder" : "one-bit-adam";
   return method;

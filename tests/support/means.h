@@ -21,17 +21,18 @@ struct Sort {
   std::string name;
   MeanConfig config;  // elements are the test's
 
-  bool one_bit() const { return config.kind == MeanKind::kOneBit; }
-  bool random() const { return config.kind == MeanKind::kRandomSign; }
+  bool one_bit() const { return config.codec == "sign"; }
+  bool random() const { return config.codec == "random-sign"; }
+  bool exact() const { return config.codec == "fp32" || config.codec == "bf16"; }
 };
 
 inline Sort one_bit(std::size_t block, kernels::Norm norm) {
   return {fmt::format("one_bit_{}_{}", block, norm == kernels::Norm::kL2 ? "l2" : "l1"),
-          {.kind = MeanKind::kOneBit, .scale_block = block, .scale_norm = norm}};
+          {.codec = "sign", .scale_block = block, .scale_norm = norm}};
 }
 
 inline Sort random_sign(const char* name, RandomForm form) {
-  return {name, {.kind = MeanKind::kRandomSign, .form = form, .seed = 5, .bucket = 2}};
+  return {name, {.codec = "random-sign", .form = form, .seed = 5, .bucket = 2}};
 }
 
 inline std::vector<Sort> one_bit_sorts() {
@@ -47,8 +48,7 @@ inline std::vector<Sort> random_sorts() {
 }
 
 inline std::vector<Sort> all_sorts() {
-  std::vector<Sort> all{{"dense", {.kind = MeanKind::kDense}},
-                        {"dense_bf16", {.kind = MeanKind::kDense, .bf16 = true}}};
+  std::vector<Sort> all{{"dense", {.codec = "fp32"}}, {"dense_bf16", {.codec = "bf16"}}};
   for (const auto& more : {one_bit_sorts(), random_sorts()})
     all.insert(all.end(), more.begin(), more.end());
   return all;
@@ -64,9 +64,7 @@ struct Setting {
   // A one-bit mean inside one node is a dense one.
   bool codes_one_bit() const { return sort.one_bit() && (flat() || nodes() > 1); }
   // The dense mean of one rank has nobody to talk to.
-  bool exchanges() const {
-    return ranks > 1 || sort.config.kind != MeanKind::kDense || sort.config.bf16;
-  }
+  bool exchanges() const { return ranks > 1 || sort.config.codec != "fp32"; }
   MeanConfig config(std::size_t elements) const {
     MeanConfig config = sort.config;
     config.elements = elements;

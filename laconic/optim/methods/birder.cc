@@ -19,7 +19,7 @@ class Birder final : public Rule {
       : Rule(bucket),
         m_(bucket.x.size()),
         b_(bucket.x.size()),
-        mean_(make_coded(MeanKind::kRandomSign)) {}
+        mean_(make_coded("random-sign")) {}
 
   void step(const Step& step) override {
     const double beta = bucket_.config->beta;

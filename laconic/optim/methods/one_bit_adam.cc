@@ -18,8 +18,8 @@ class OneBitAdam final : public AdamRule {
  public:
   explicit OneBitAdam(const Bucket& bucket)
       : AdamRule(bucket),
-        dense_(make(MeanKind::kDense)),
-        coded_(make_coded(MeanKind::kOneBit)),
+        dense_(make_exact()),
+        coded_(make_coded("sign")),
         floors_(*coded_, v_.span(), bucket.config->variance_floor, bucket.config->scale_block == 0,
                 bucket.group.compress) {
     means_ = {coded_.get()};
@@ -42,7 +42,7 @@ class OneBitAdam final : public AdamRule {
 
   void redistribute(const Whole& whole, const Step&) override {
     // m += e/beta1, e the mean worker residual and the server residuals.
-    const Buffer<float> e = unsaid(whole);
+    const Buffer<float> e = residuals_in(whole);
     for (std::size_t k = 0; k < m_.size(); ++k)
       m_[k] += e[k] / static_cast<float>(bucket_.config->beta1);
     for (const State& state : coded_->state())
@@ -71,11 +71,14 @@ class OneBitAdam final : public AdamRule {
           kernels::momentum(s, good ? g : nullptr, m_.data() + tile.begin, tile.values, tile.count);
           return good || tile.fallback || leave_out();
         },
-        [&](std::size_t at, std::span<const float> mean) {
-          kernels::AdamStep here = s;
-          here.floor = floors_.at(at);
-          kernels::one_bit_apply(here, mean.data(), m_.data() + at, v_.data() + at,
-                                 bucket_.x.data() + at, mean.size());
+        [&](std::size_t begin, std::span<const float> mean) {
+          floors_.for_each_part(
+              begin, mean, [&](std::size_t at, std::span<const float> part, float floor) {
+                kernels::AdamStep here = s;
+                here.floor = floor;
+                kernels::one_bit_apply(here, part.data(), m_.data() + at, v_.data() + at,
+                                       bucket_.x.data() + at, part.size());
+              });
         },
         step, live);
   }

@@ -26,8 +26,8 @@ class ZeroOneAdam final : public AdamRule {
       : AdamRule(bucket),
         x_sync_(bucket.x.size()),
         pending_(bucket.x.size()),
-        dense_(make(MeanKind::kDense)),
-        coded_(make_coded(MeanKind::kOneBit, pending_.span())),
+        dense_(make_exact()),
+        coded_(make_coded("sign", pending_.span())),
         floors_(*coded_, v_.span(), bucket.config->variance_floor, bucket.config->scale_block == 0,
                 bucket.group.compress),
         residuals_(coded_->state()) {
@@ -105,7 +105,7 @@ class ZeroOneAdam final : public AdamRule {
     const bool into_momentum = step.interval == 1 && reach_last() > 0;
     kernels::AdamStep s = sync_scalars(step);
     const auto per_reach = static_cast<float>(1 / (bucket_.config->beta1 * reach_last()));
-    const Buffer<float> e = unsaid(whole);
+    const Buffer<float> e = residuals_in(whole);
     for (std::size_t k = 0; k < m_.size(); ++k) {
       e[k] += pending[k];
       m_[k] = mean[k] + (into_momentum ? e[k] * per_reach : 0);
@@ -139,11 +139,16 @@ class ZeroOneAdam final : public AdamRule {
     return s;
   }
 
-  void settle(kernels::AdamStep s, float* m, std::size_t at, std::span<const float> mean) {
-    s.floor = floors_.at(at);
+  // `m` is null where it stays.
+  void settle(kernels::AdamStep s, float* m, std::size_t begin, std::span<const float> mean) {
     const float inverse_gain = m ? static_cast<float>(1 / gain()) : 0;
-    kernels::zero_one_sync(s, inverse_gain, mean.data(), m, v_.data() + at, x_sync_.data() + at,
-                           bucket_.x.data() + at, mean.size());
+    floors_.for_each_part(
+        begin, mean, [&](std::size_t at, std::span<const float> part, float floor) {
+          s.floor = floor;
+          kernels::zero_one_sync(s, inverse_gain, part.data(), m ? m + (at - begin) : nullptr,
+                                 v_.data() + at, x_sync_.data() + at, bucket_.x.data() + at,
+                                 part.size());
+        });
   }
 
   void variance_step(const Step& step) {

@@ -1,0 +1,228 @@
+#include "laconic/codec/codec.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "laconic/core/buffer.h"
+#include "laconic/kernels/dense.h"
+#include "tests/support/thrown.h"
+
+namespace laconic::testing {
+namespace {
+
+struct Case {
+  std::string codec;
+  CodecOptions options = {};
+
+  std::string name() const {
+    return fmt::format("{}_{}_{}", codec, options.scale_block,
+                       options.scale_norm == kernels::Norm::kL2 ? "l2" : "l1");
+  }
+};
+void PrintTo(const Case& one, std::ostream* out) { *out << one.name(); }
+
+// A message of 20,000 elements, of which the last 7 words are padding and the one before is short.
+constexpr std::size_t kCapacity = 20'032, kCount = 19'553;
+
+float value_of(int seed, std::size_t k) {
+  return std::sin(static_cast<float>(k * 7 + static_cast<std::size_t>(seed) * 1001)) *
+         static_cast<float>(1 + k / 4096);
+}
+
+class CodecTest : public ::testing::TestWithParam<Case> {
+ protected:
+  using Part = Codec::Part;
+  using Block = Codec::Block;
+
+  CodecTest() : codec_(make_codec(GetParam().codec, GetParam().options)) {}
+
+  // Calls work(begin, count) for the blocks of the message.
+  template <typename Work>
+  void for_each_block(const Work& work) const {
+    const std::size_t none = codec_->exact() ? Codec::kTile : kCount;
+    const std::size_t block = codec_->block() == 0 ? none : codec_->block();
+    for (std::size_t at = 0; at < kCount; at += block) work(at, std::min(block, kCount - at));
+  }
+  template <typename Work>
+  static void for_each_tile(std::size_t begin, std::size_t count, const Work& work) {
+    for (std::size_t at = 0; at < count; at += Codec::kTile)
+      work(Part{kCapacity, begin + at, std::min(Codec::kTile, count - at)});
+  }
+
+  // Encodes p, which is known as a whole; returns the message.
+  std::vector<std::byte> encode(const std::vector<float>& p, std::vector<float>& residual,
+                                const float* live = nullptr, float gain = 1) const {
+    std::vector<std::byte> message(codec_->message_size(kCapacity), std::byte{0xEE});
+    codec_->clear({kCapacity, kCount, kCapacity - kCount}, message.data());
+    std::vector<float> scratch(Codec::kTile);
+    for_each_block([&](std::size_t begin, std::size_t count) {
+      Block block;
+      for_each_tile(begin, count, [&](const Part& part) {
+        codec_->measure(p.data() + part.begin, nullptr, live ? live + part.begin : nullptr,
+                        part.count, scratch.data(), block);
+      });
+      EXPECT_TRUE(codec_->settle(count, block));
+      for_each_tile(begin, count, [&](const Part& part) {
+        codec_->encode(p.data() + part.begin, live ? live + part.begin : nullptr, part, block, gain,
+                       residual.data() + part.begin, message.data());
+      });
+    });
+    return message;
+  }
+
+  std::vector<float> decode(const std::vector<std::byte>& message) const {
+    std::vector<float> all(kCount), scratch(Codec::kTile);
+    for_each_block([&](std::size_t begin, std::size_t count) {
+      for_each_tile(begin, count, [&](const Part& part) {
+        const float* from = codec_->decode(message.data(), part, scratch.data());
+        std::copy_n(from, part.count, all.data() + part.begin);
+      });
+    });
+    return all;
+  }
+
+  std::unique_ptr<Codec> codec_;
+};
+
+class LossyCodec : public CodecTest {};
+
+std::vector<float> values(int seed) {
+  std::vector<float> all(kCount);
+  for (std::size_t k = 0; k < kCount; ++k) all[k] = value_of(seed, k);
+  return all;
+}
+
+TEST_P(CodecTest, IsMadeUnderItsName) { EXPECT_EQ(codec_->name(), GetParam().codec); }
+
+TEST_P(CodecTest, WhatIsDecodedAndTheResidualAddUpToWhatWasEncoded) {
+  const auto p = values(1);
+  std::vector<float> residual(kCount, 77.0F);
+  const auto decoded = decode(encode(p, residual, nullptr, 2));
+  for (std::size_t k = 0; k < kCount; ++k) {
+    if (codec_->exact())
+      ASSERT_NEAR(decoded[k], p[k], 0x1p-8 * std::abs(p[k]));
+    else
+      ASSERT_EQ(residual[k], (p[k] - decoded[k]) * 2) << k;
+  }
+}
+
+TEST_P(LossyCodec, DeadElementsEnterNeitherScaleNorResidual) {
+  auto p = values(1);
+  std::vector<float> live(kCount), residual(kCount, 77.0F), unused(kCount);
+  for (std::size_t k = 0; k < kCount; ++k) live[k] = k % 3 == 0 ? 0 : 1;
+  const auto message = encode(p, residual, live.data());
+  for (std::size_t k = 0; k < kCount; k += 3) {
+    ASSERT_EQ(residual[k], 0);
+    p[k] = 1e6F;
+  }
+  EXPECT_EQ(encode(p, unused, live.data()), message);
+}
+
+TEST_P(CodecTest, CombineIsTheMeanOfWhatTheMessagesDecodeToAndTheResidual) {
+  std::vector<float> e(kCount, 0.0F), unused(kCount), q(kCount);
+  std::vector<std::vector<std::byte>> messages;
+  std::vector<const std::byte*> pointers;
+  std::vector<float> sum;
+  for (int r = 0; r < 3; ++r) {
+    messages.push_back(encode(values(r), unused));
+    const auto decoded = decode(messages.back());
+    if (r == 0) sum = decoded;
+    for (std::size_t k = 0; r > 0 && k < kCount; ++k) sum[k] += decoded[k];
+  }
+  for (const auto& message : messages) pointers.push_back(message.data());
+  if (!codec_->exact())
+    for (std::size_t k = 0; k < kCount; ++k) e[k] = value_of(9, k);
+  const float factor = 1.0F / 3;
+  Buffer<std::byte> workspace(codec_->workspace_size(3));
+  for_each_block([&](std::size_t begin, std::size_t count) {
+    Block combined, measured;
+    for_each_tile(begin, count, [&](const Part& part) {
+      codec_->combine(pointers, part, factor, codec_->exact() ? nullptr : e.data() + part.begin,
+                      nullptr, q.data() + part.begin, combined, workspace.data());
+      std::vector<float> same(part.count);
+      codec_->measure(q.data() + part.begin, nullptr, nullptr, part.count, same.data(), measured);
+    });
+    ASSERT_TRUE(codec_->settle(count, combined));
+    ASSERT_TRUE(codec_->settle(count, measured));
+    ASSERT_EQ(combined.scale, measured.scale);
+    ASSERT_EQ(combined.sent, measured.sent);
+  });
+  for (std::size_t k = 0; k < kCount; ++k) {
+    const float mean = sum[k] * factor;
+    ASSERT_EQ(q[k], codec_->exact() ? mean : mean + e[k]) << k;
+  }
+}
+
+TEST_P(CodecTest, AClearedBlockDecodesToZeroAndTheOthersStay) {
+  std::vector<float> unused(kCount);
+  auto message = encode(values(1), unused);
+  const auto before = decode(message);
+  const std::size_t block = codec_->block() == 0 ? kCount : codec_->block();
+  codec_->clear({kCapacity, 0, block}, message.data());
+  const auto after = decode(message);
+  for (std::size_t k = 0; k < kCount; ++k) ASSERT_EQ(after[k], k < block ? 0 : before[k]) << k;
+}
+
+TEST_P(CodecTest, PaddingIsZeroWhateverWasThereBefore) {
+  std::vector<float> unused(kCount);
+  const auto message = encode(values(1), unused);
+  auto cleared = message;
+  codec_->clear({kCapacity, kCount, kCapacity - kCount}, cleared.data());
+  EXPECT_EQ(cleared, message);
+  const std::byte* end = message.data() + wire::kHeaderSize + kCapacity / 8;
+  if (!codec_->exact()) EXPECT_EQ(end[-1], std::byte{0});
+}
+
+TEST_P(LossyCodec, ABlockWithSomethingNotFiniteCannotBeEncoded) {
+  auto p = values(1);
+  p[5] = std::numeric_limits<float>::infinity();
+  Block block;
+  std::vector<float> scratch(64);
+  codec_->measure(p.data(), nullptr, nullptr, 64, scratch.data(), block);
+  EXPECT_FALSE(codec_->settle(64, block));
+}
+
+TEST_P(LossyCodec, AScaleThatIsNotANumberIsRefusedAndItsRankNamed) {
+  std::vector<float> unused(kCount);
+  auto message = encode(values(1), unused);
+  codec_->check(message.data(), kCapacity, kCount, 3);
+  wire::store_float(message.data() + wire::kHeaderSize + kCapacity / 8, -1);
+  expect_says(thrown([&] { codec_->check(message.data(), kCapacity, kCount, 3); }), Code::kCorrupt,
+              {"rank 3", "scale"});
+}
+
+const Case kLossy[] = {{"sign"},
+                       {"sign", {.scale_block = 64}},
+                       {"sign", {.scale_block = 8192, .scale_norm = kernels::Norm::kL1}},
+                       {"sign", {.scale_block = 0}}};
+const Case kExact[] = {{"fp32"}, {"bf16"}};
+const auto kName = [](const auto& info) { return info.param.name(); };
+
+INSTANTIATE_TEST_SUITE_P(Lossy, CodecTest, ::testing::ValuesIn(kLossy), kName);
+INSTANTIATE_TEST_SUITE_P(Exact, CodecTest, ::testing::ValuesIn(kExact), kName);
+INSTANTIATE_TEST_SUITE_P(All, LossyCodec, ::testing::ValuesIn(kLossy), kName);
+
+TEST(Codecs, HaveTheSizesOfTheWireFormat) {
+  const auto sign = make_codec("sign"), fp32 = make_codec("fp32"), bf16 = make_codec("bf16");
+  EXPECT_EQ(sign->message_size(8192), 16 + 8192 / 8 + 2 * 4);
+  EXPECT_EQ(sign->message_size(8256), 16 + 8256 / 8 + 3 * 4);
+  EXPECT_EQ(make_codec("sign", {.scale_block = 0})->message_size(8256), 16 + 8256 / 8 + 4);
+  EXPECT_EQ(fp32->message_size(100), 400);
+  EXPECT_EQ(bf16->message_size(100), 200);
+  EXPECT_DOUBLE_EQ(sign->bits_per_element(), 1 + 32.0 / 4096);
+  EXPECT_DOUBLE_EQ(fp32->bits_per_element(), 32);
+  EXPECT_DOUBLE_EQ(bf16->bits_per_element(), 16);
+}
+
+TEST(Codecs, OfAnUnknownNameAreRefusedWithTheKnownOnes) {
+  expect_says(thrown([] { make_codec("int3"); }), Code::kInvalidArgument,
+              {"int3", "sign", "fp32", "bf16"});
+  for (const auto name : codec_names()) EXPECT_EQ(make_codec(name)->name(), name);
+}
+
+}  // namespace
+}  // namespace laconic::testing
