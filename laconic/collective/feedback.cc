@@ -295,18 +295,20 @@ void FeedbackCoder::write(const Range& range, std::span<std::byte> out, const En
 template <typename Make>
 bool FeedbackCoder::encode_block(const At& at, const Residual& residual, std::byte* message,
                                  Codec::Block& block, const Make& make) {
-  const auto p_of = [&](const Codec::Part& part) {
-    float* in_place = codec_->in_place(message, part);
-    return in_place ? in_place : scratch(at.thread);
+  const bool at_once = at.count <= Mean::kTile;
+  float* p = nullptr;
+  const auto make_p = [&](const Codec::Part& part, Codec::Block& measured) {
+    p = codec_->in_place(message, part);
+    if (p == nullptr) p = scratch(at.thread);
+    return make(part, p, measured);
   };
   bool good = true;
-  for_each_tile(at, [&](const Codec::Part& part) { good = good && make(part, p_of(part), block); });
+  for_each_tile(at, [&](const Codec::Part& part) { good = good && make_p(part, block); });
   if (!good || !codec_->settle(at.count, block)) return false;
   for_each_tile(at, [&](const Codec::Part& part) {
-    float* p = p_of(part);
-    if (at.count > Mean::kTile) {
+    if (!at_once) {
       Codec::Block again;
-      make(part, p, again);
+      make_p(part, again);
     }
     // The feedback policies differ here alone. Full: the residual becomes (p - C(p)) * gain. None:
     // it is written over p and dropped.
