@@ -86,8 +86,7 @@ void bind_means(nb::module_& module) {
           "scale_norm"_a = "l2", "bf16"_a = false, "seed"_a = 0, "bucket"_a = 0,
           "ranks_per_node"_a = 0, "threads"_a = 1, nb::keep_alive<1, 4>())
       .def("reduce", &OneMean::reduce, nb::arg("values").noconvert(), Release())
-      .def("state",
-           [](nb::object self) { return pieces(nb::cast<OneMean&>(self).state(), self); })
+      .def("state", [](nb::object self) { return pieces(nb::cast<OneMean&>(self).state(), self); })
       .def("describe", &OneMean::describe)
       .def_prop_ro("bytes_sent", &OneMean::bytes);
 }

@@ -189,10 +189,9 @@ nb::list pieces(const std::vector<State>& states, nb::handle owner) {
   static constexpr const char* kSpreads[] = {"same", "mean", "owned", "scalar", "rank"};
   nb::list all;
   for (const State& one : states)
-    all.append(nb::make_tuple(one.name, kSpreads[static_cast<std::size_t>(one.spread)], one.begin,
-                              one.scalars.empty() ? view(one.values, owner)
-                                                  : view(one.scalars, owner),
-                              one.optional));
+    all.append(nb::make_tuple(
+        one.name, kSpreads[static_cast<std::size_t>(one.spread)], one.begin,
+        one.scalars.empty() ? view(one.values, owner) : view(one.scalars, owner), one.optional));
   return all;
 }
 
@@ -211,8 +210,7 @@ void bind_optimizer(nb::module_& module) {
       .def(
           "ready", [](Handle& self, int bucket) { self->ready(bucket); }, "bucket"_a, Release())
       .def(
-          "step",
-          [](Handle& self, const std::string& finish) { self->step(finish_of(finish)); },
+          "step", [](Handle& self, const std::string& finish) { self->step(finish_of(finish)); },
           "finish"_a = "apply", Release())
       .def(
           "synchronize", [](Handle& self) { self->synchronize(); }, Release())

@@ -3,8 +3,8 @@
 #include <nanobind/stl/vector.h>
 
 #include "laconic/core/error.h"
-#include "laconic/plan/cost.h"
 #include "laconic/optim/spelling.h"
+#include "laconic/plan/cost.h"
 #include "laconic/plan/recipes.h"
 #include "python/optimizer.h"
 
@@ -42,7 +42,7 @@ Value chosen(const char* what, const std::string& text,
 }
 
 plan::MethodStep method_of(const std::string& optimizer, const std::string& exchange,
-                       const std::string& form, bool bf16) {
+                           const std::string& form, bool bf16) {
   using plan::Topology;
   const std::pair<const char*, Topology> topologies[] = {
       {"all-reduce", Topology::kAllReduce}, {"flat", Topology::kFlat}, {"nodes", Topology::kNodes}};
@@ -85,7 +85,8 @@ nb::dict predict(const Scene& scene, const plan::MethodStep& method, const Round
   return out;
 }
 
-double break_even(const Scene& scene, const plan::MethodStep& method, const Rounds& rounds, bool bf16) {
+double break_even(const Scene& scene, const plan::MethodStep& method, const Rounds& rounds,
+                  bool bf16) {
   const Rounds dense{rounds.steps, rounds.steps, 0};
   const plan::MethodStep all_reduce{.topology = plan::Topology::kAllReduce, .bf16 = bf16};
   const auto seconds = [&](const plan::MethodStep& of, const Rounds& in, const plan::Cluster& at) {
@@ -155,8 +156,8 @@ void bind_plan(nb::module_& module) {
                           const std::string& exchange, const std::string& form, bool bf16) {
         new (self) plan::MethodStep(method_of(optimizer, exchange, form, bf16));
       });
-  module.def("plan_predict", [](const Scene& scene, const plan::MethodStep& method, std::int64_t steps,
-                                const std::string& of_recipe) {
+  module.def("plan_predict", [](const Scene& scene, const plan::MethodStep& method,
+                                std::int64_t steps, const std::string& of_recipe) {
     return predict(scene, method, rounds_of(method.algorithm, steps, of_recipe));
   });
   module.def("plan_break_even", [](const Scene& scene, const plan::MethodStep& method,

@@ -44,11 +44,10 @@ class OurLoop {
  public:
   OurLoop(std::shared_ptr<models::Network> model, Transport& world, int threads)
       : model_(std::move(model)),
-        parallel_(model_,
-                  {.optimizer = {.algorithm = "adamw", .threads = threads},
-                   .groups = {},
-                   .grouping = {}},
-                  world) {}
+        parallel_(
+            model_,
+            {.optimizer = {.algorithm = "adamw", .threads = threads}, .groups = {}, .grouping = {}},
+            world) {}
   void step(const ::torch::Tensor& inputs, const ::torch::Tensor& targets) {
     parallel_.begin(kLr);
     models::loss_of(model_->forward(inputs), targets).backward();

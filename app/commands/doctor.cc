@@ -9,8 +9,8 @@
 #include "app/mpi.h"
 #include "app/plan/probe.h"
 #include "app/units.h"
-#include "laconic/plan/recipes.h"
 #include "laconic/kernels/target.h"
+#include "laconic/plan/recipes.h"
 
 namespace laconic::app::commands {
 namespace {

@@ -25,11 +25,16 @@ json to_json(const Option& option) {
 json to_json(const Method& method) {
   json options = json::array();
   for (const Option& option : method.all_options()) options.push_back(to_json(option));
-  return {{"name", method.name},           {"title", method.title},
-          {"summary", method.summary},     {"paper", method.paper},
-          {"exchanges", method.exchanges}, {"codec", method.codec},
-          {"exact", method.exact},         {"python", method.python},
-          {"aliases", method.aliases},     {"python_defaults", method.defaults},
+  return {{"name", method.name},
+          {"title", method.title},
+          {"summary", method.summary},
+          {"paper", method.paper},
+          {"exchanges", method.exchanges},
+          {"codec", method.codec},
+          {"exact", method.exact},
+          {"python", method.python},
+          {"aliases", method.aliases},
+          {"python_defaults", method.defaults},
           {"options", options}};
 }
 

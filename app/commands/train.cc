@@ -9,9 +9,9 @@
 #include "app/mpi.h"
 #include "app/training/launch.h"
 #include "app/training/restarts.h"
-#include "laconic/optim/method.h"
 #include "laconic/checkpoint/checkpoint.h"
 #include "laconic/core/error.h"
+#include "laconic/optim/method.h"
 
 namespace laconic::app::commands {
 namespace {

@@ -113,12 +113,14 @@ void measure_updates(Arrays& a, laconic::plan::Speeds& s) {
   s.methods.at("zero-one-adam").local = per_tile([&](std::size_t at) {
     k::zero_one_local(step, 0.5F, g + at, m + at, v + at, e + at, x + at, kTile);
   });
-  s.methods.at("one-bit-adam").coded = {beyond(seconds_per_element([&] { one_bit_code(a); }), s.encode),
-                    beyond(seconds_per_element([&] { one_bit_take(a); }), s.decode)};
-  s.methods.at("zero-one-adam").coded = {beyond(seconds_per_element([&] { zero_one_code(a); }), s.encode),
-                     beyond(seconds_per_element([&] { zero_one_take(a); }), s.decode)};
+  s.methods.at("one-bit-adam").coded = {
+      beyond(seconds_per_element([&] { one_bit_code(a); }), s.encode),
+      beyond(seconds_per_element([&] { one_bit_take(a); }), s.decode)};
+  s.methods.at("zero-one-adam").coded = {
+      beyond(seconds_per_element([&] { zero_one_code(a); }), s.encode),
+      beyond(seconds_per_element([&] { zero_one_take(a); }), s.decode)};
   s.methods.at("birder").coded = {seconds_per_element([&] { birder_code(a); }),
-              beyond(seconds_per_element([&] { birder_take(a); }), s.decode)};
+                                  beyond(seconds_per_element([&] { birder_take(a); }), s.decode)};
   // Exact steps of methods that code are Adam's.
   for (auto& [name, cost] : s.methods)
     if (!method_named(name).exact) cost.exact = s.methods.at("adamw").exact;

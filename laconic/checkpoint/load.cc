@@ -47,7 +47,8 @@ void check_tensors(const SafetensorsFile& file, const std::vector<State>& states
     if (entry->dtype != dtype || entry->elements != count)
       fail(Code::kInvalidArgument, "{} has {} elements of `{}`, this optimizer has {}",
            file.path().string(), entry->elements, state.name, count);
-    if (!shared && !has_scalars(state) && place_of(file, state.name) != Place{state.spread, state.begin})
+    if (!shared && !has_scalars(state) &&
+        place_of(file, state.name) != Place{state.spread, state.begin})
       fail(Code::kInvalidArgument, "{}: `{}` begins at {}, in this optimizer at {}",
            file.path().string(), state.name, place_of(file, state.name).begin, state.begin);
   }

@@ -28,7 +28,8 @@ Pipeline::Pipeline(std::size_t elements, const Nodes& nodes, const Layout& layou
   if (!hierarchical()) return;
   const int chunks = nodes_.per_node * nodes_.nodes;
   shared_ = {inside_, *nodes_.messages, Kind::kAllToAll, times(chunks, longest.share), slices};
-  forwarded_ = {inside_, *nodes_.messages, Kind::kAllGather, times(nodes_.nodes, longest.down), slices};
+  forwarded_ = {inside_, *nodes_.messages, Kind::kAllGather, times(nodes_.nodes, longest.down),
+                slices};
 }
 
 // A slice goes through the phases from top to bottom; each works on an older slice than the one

@@ -54,11 +54,11 @@ Model completed(Model model, const OptimizerConfig& config) {
 }
 
 void agree_on_setup(Transport& transport, const OptimizerConfig& config, const Model& model) {
-  std::vector<std::string> mine = {fmt::format("{} weights", model.weights.size()),
-                                   fmt::format("{} groups", model.groups.size()),
-                                   fmt::format("{} ranges that may rest",
-                                               model.may_rest ? model.ranges.size() : 0),
-                                   model.deferred ? "deferred steps" : "steps at once"};
+  std::vector<std::string> mine = {
+      fmt::format("{} weights", model.weights.size()),
+      fmt::format("{} groups", model.groups.size()),
+      fmt::format("{} ranges that may rest", model.may_rest ? model.ranges.size() : 0),
+      model.deferred ? "deferred steps" : "steps at once"};
   for (const Group& group : model.groups)
     mine.push_back(fmt::format("group {} ({} weights, lr factor {}, weight decay {}, {})",
                                group.name, group.elements, group.lr_factor, group.weight_decay,

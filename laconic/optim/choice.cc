@@ -79,12 +79,12 @@ void Choice::look() {
 
 double Choice::time(Way way, std::size_t elements) {
   const char* exact = config_.bf16 ? "bf16" : "fp32";
-  const auto mean =
-      make_mean({.codec = way == Way::kDense ? std::string(exact) : method_named(config_.algorithm).codec,
-                 .elements = elements,
-                 .scale_block = config_.scale_block,
-                 .scale_norm = config_.scale_norm},
-                way == Way::kFlat ? *flat_ : nodes_, pool_);
+  const auto mean = make_mean(
+      {.codec = way == Way::kDense ? std::string(exact) : method_named(config_.algorithm).codec,
+       .elements = elements,
+       .scale_block = config_.scale_block,
+       .scale_norm = config_.scale_norm},
+      way == Way::kFlat ? *flat_ : nodes_, pool_);
   Buffer<float> values(elements);
   std::vector<double> seconds;
   for (int i = 0; i < kRepeats; ++i) {

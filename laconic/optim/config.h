@@ -23,7 +23,7 @@ inline constexpr std::int64_t kUnset = 0;  // follows from total_steps
 // and Python.
 struct OptimizerConfig {
   std::string algorithm = "zero-one-adam";  // a registered method
-  double weight_decay = 0;  // decoupled; groups may have their own
+  double weight_decay = 0;                  // decoupled; groups may have their own
   std::int64_t total_steps = kUnset;
 
   double momentum = 0.9;

@@ -33,9 +33,8 @@ class ExactRule : public Base {
   void apply(const Step& step) override {
     begin(step);
     const std::span<const float> mean = this->bucket_.deferred ? held_.span() : this->bucket_.g;
-    this->for_each_tile([&](std::size_t at, std::size_t count) {
-      update(at, mean.subspan(at, count));
-    });
+    this->for_each_tile(
+        [&](std::size_t at, std::size_t count) { update(at, mean.subspan(at, count)); });
   }
   std::string describe() const override { return mean_->describe(); }
 

@@ -32,14 +32,14 @@ struct MethodCost {
 // A registered optimizer. All that differs between methods is here; nothing else in the library,
 // the command or the Python package depends on a method's name.
 struct Method {
-  std::string name;       // "one-bit-adam"
-  std::string title;      // "1-bit Adam"
-  std::string summary;    // one line
-  std::string paper;      // authors, title, where
-  std::string exchanges;  // what is exchanged, and when
-  std::string codec;      // of its coded means; "fp32" where all means are exact
-  std::string python;     // the class, "OneBitAdam"; empty: none
-  std::vector<Option> options = {};                  // beside shared_options()
+  std::string name;                  // "one-bit-adam"
+  std::string title;                 // "1-bit Adam"
+  std::string summary;               // one line
+  std::string paper;                 // authors, title, where
+  std::string exchanges;             // what is exchanged, and when
+  std::string codec;                 // of its coded means; "fp32" where all means are exact
+  std::string python;                // the class, "OneBitAdam"; empty: none
+  std::vector<Option> options = {};  // beside shared_options()
   std::map<std::string, std::string> aliases = {};   // other names of options: DeepSpeed's
   std::map<std::string, std::string> defaults = {};  // of Python's signature, where they differ
   std::map<std::string, double> rates = {};  // tuned learning rates, by the command's models

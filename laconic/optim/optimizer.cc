@@ -71,9 +71,7 @@ class Engine final : public Optimizer {
     if (begun_) fail(Code::kInvalidArgument, "begin was called twice: finish the step first");
     begin_at(take_rates(groups));
   }
-  bool defers() const noexcept override {
-    return model_.deferred && dense() && !waits_for_all();
-  }
+  bool defers() const noexcept override { return model_.deferred && dense() && !waits_for_all(); }
   void change_rates(std::span<const GroupStep> groups) override {
     if (!begun_ || !defers())
       fail(Code::kInvalidArgument,
@@ -200,8 +198,8 @@ class Engine final : public Optimizer {
   const Totals& totals() const noexcept override { return totals_; }
 
   std::string describe() const override {
-    return fmt::format("{}, {} parameters in {} bucket(s), {}", method_.name,
-                       model_.weights.size(), buckets(),
+    return fmt::format("{}, {} parameters in {} bucket(s), {}", method_.name, model_.weights.size(),
+                       buckets(),
                        rules_.empty() ? "nothing to exchange" : rules_.front()->describe());
   }
 

@@ -55,7 +55,7 @@ std::string print(const Option& option, T value) {
   return fmt::format("{}", static_cast<int>(value));
 }
 
-#define LACONIC_OPTION_OF(T)                         \
+#define LACONIC_OPTION_OF(T)                            \
   template T parse<T>(const Option&, std::string_view); \
   template std::string print<T>(const Option&, T)
 LACONIC_OPTION_OF(bool);

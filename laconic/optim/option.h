@@ -70,10 +70,9 @@ inline constexpr auto whole_words = [](std::size_t v) { return v % 64 == 0; };
 inline constexpr Word kBooleans[] = {word("true", true), word("false", false)};
 inline constexpr Word kUnsetOnly[] = {word("unset", kUnset)};
 inline constexpr Word kUnsetOrAuto[] = {word("unset", kUnset), word("auto", kAuto)};
-inline constexpr Word kForms[] = {word("two-round", ExchangeForm::kTwoRound),
-                                  word("single-round", ExchangeForm::kSingleRound),
-                                  word("count", ExchangeForm::kCount),
-                                  word("auto", ExchangeForm::kAuto)};
+inline constexpr Word kForms[] = {
+    word("two-round", ExchangeForm::kTwoRound), word("single-round", ExchangeForm::kSingleRound),
+    word("count", ExchangeForm::kCount), word("auto", ExchangeForm::kAuto)};
 
 inline constexpr std::string_view kBelowOne = "a number in [0, 1)";
 inline constexpr std::string_view kFiniteFromZero = "a finite number >= 0";

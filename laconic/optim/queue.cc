@@ -5,9 +5,7 @@
 namespace laconic {
 
 StepQueue::StepQueue(int buckets, std::function<void(int)> work, std::function<void()> idle)
-    : work_(std::move(work)),
-      idle_(std::move(idle)),
-      ready_(static_cast<std::size_t>(buckets)) {}
+    : work_(std::move(work)), idle_(std::move(idle)), ready_(static_cast<std::size_t>(buckets)) {}
 
 StepQueue::~StepQueue() {
   {

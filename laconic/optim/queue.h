@@ -17,7 +17,8 @@ namespace laconic {
 class StepQueue {
  public:
   // `idle` is called every kIdle by a finish() that waits for the queue's thread; it does not throw.
-  StepQueue(int buckets, std::function<void(int bucket)> work, std::function<void()> idle = [] {});
+  StepQueue(
+      int buckets, std::function<void(int bucket)> work, std::function<void()> idle = [] {});
   ~StepQueue();
   StepQueue(const StepQueue&) = delete;
   StepQueue& operator=(const StepQueue&) = delete;

@@ -59,9 +59,8 @@ std::uint8_t Rest::announcement(int bucket) const noexcept {
   const auto last = buckets_.begin() + bucket;
   if (misses(*last, false)) return kSome;
   const bool none_left =
-      all_known_.load() && std::none_of(buckets_.begin(), last, [this](const Bucket& one) {
-        return misses(one, false);
-      });
+      all_known_.load() && std::none_of(buckets_.begin(), last,
+                                        [this](const Bucket& one) { return misses(one, false); });
   return none_left ? kNoneLeft : kNone;
 }
 
@@ -143,8 +142,16 @@ std::span<const Lag> Rest::lags(int bucket) {
 
 std::vector<State> Rest::state() {
   ++changes_;  // the caller may write to it
-  return {{.name = "rested", .values = {}, .spread = Spread::kScalar, .scalars = rested_, .optional = true},
-          {.name = "touched", .values = {}, .spread = Spread::kRank, .scalars = touched_, .optional = true}};
+  return {{.name = "rested",
+           .values = {},
+           .spread = Spread::kScalar,
+           .scalars = rested_,
+           .optional = true},
+          {.name = "touched",
+           .values = {},
+           .spread = Spread::kRank,
+           .scalars = touched_,
+           .optional = true}};
 }
 
 void Kept::add(float* at, std::size_t count) {
@@ -160,8 +167,7 @@ void Kept::take(std::span<float> weights, const std::vector<State>& state,
     add(weights.data() + piece.begin, piece.count);
     for (const State& one : state) {
       const std::size_t from = std::max(piece.begin, one.begin);
-      const std::size_t to =
-          std::min(piece.begin + piece.count, one.begin + one.values.size());
+      const std::size_t to = std::min(piece.begin + piece.count, one.begin + one.values.size());
       if (from < to) add(one.values.data() + (from - one.begin), to - from);
     }
   }

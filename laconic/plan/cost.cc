@@ -60,7 +60,8 @@ std::vector<std::size_t> buckets_of(const Work& work) {
   return all;
 }
 
-Forecast run(const Cluster& cluster, const Work& work, const Speeds& speeds, const MethodStep& method) {
+Forecast run(const Cluster& cluster, const Work& work, const Speeds& speeds,
+             const MethodStep& method) {
   Rank rank(cluster, work, speeds);
   const auto buckets = buckets_of(work);
   const bool others = method.topology == Topology::kAllReduce && method.step == Step::Kind::kDense;
@@ -105,9 +106,9 @@ Speeds::Speeds() {
 
 std::vector<std::pair<std::string, double*>> Speeds::fields() {
   std::vector<std::pair<std::string, double*>> all = {
-      {"copy", &copy},     {"add_voice", &add_voice},     {"narrow", &narrow},
-      {"widen", &widen},   {"encode", &encode},           {"sign_voice", &sign_voice},
-      {"decode", &decode}, {"draw", &draw},               {"count_voice", &count_voice},
+      {"copy", &copy},     {"add_voice", &add_voice}, {"narrow", &narrow},
+      {"widen", &widen},   {"encode", &encode},       {"sign_voice", &sign_voice},
+      {"decode", &decode}, {"draw", &draw},           {"count_voice", &count_voice},
       {"redraw", &redraw}};
   for (auto& [name, cost] : methods) {
     const std::string field = spelled(name);

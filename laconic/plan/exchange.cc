@@ -4,9 +4,9 @@
 #include <bit>
 #include <cmath>
 
-#include "laconic/core/error.h"
 #include "laconic/collective/channel.h"
 #include "laconic/collective/layout.h"
+#include "laconic/core/error.h"
 #include "laconic/wire/chunk.h"
 
 namespace laconic::plan {
@@ -98,7 +98,7 @@ MeanConfig config_of(const MethodStep& method, std::size_t elements) {
 }
 
 Cost phases_of(const Speeds& s, const MethodStep& method, const MeanConfig& config,
-             std::string_view runs) {
+               std::string_view runs) {
   const auto [before, after] = update_of(s, method);
   if (runs == "sign")
     return {.made = before,

@@ -21,7 +21,7 @@ Rounds Recipe::every_step() const { return freeze_rounds(steps, freeze_step); }
 
 Rounds Recipe::local_steps() const {
   return interval_rounds(steps, {variance_kappa, variance_freeze_step},
-                              {variance_freeze_step, double_every, max_interval});
+                         {variance_freeze_step, double_every, max_interval});
 }
 
 Rounds Recipe::rounds(const std::string& algorithm) const {
@@ -36,8 +36,8 @@ double Recipe::volume_reduction(double dense_bits, double coded_bits) const {
 }
 
 double Recipe::round_reduction() const {
-  return 1 - static_cast<double>(local_steps().rounds()) /
-                 static_cast<double>(every_step().rounds());
+  return 1 -
+         static_cast<double>(local_steps().rounds()) / static_cast<double>(every_step().rounds());
 }
 
 Rounds default_rounds(const std::string& algorithm, std::int64_t steps) {

@@ -24,9 +24,7 @@ constexpr std::int64_t kOld = 15, kNew = 17;
 
 using Bytes = std::vector<std::map<std::string, std::string>>;  // of each rank
 
-Training made(Transport& world) {
-  return {short_config("zero-one-adam"), world, three_groups()};
-}
+Training made(Transport& world) { return {short_config("zero-one-adam"), world, three_groups()}; }
 
 // `cut` lives from when all ranks are about to save.
 void save(const fs::path& path, int ranks, std::int64_t step, Cut cut = Cut::kNone,

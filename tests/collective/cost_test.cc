@@ -139,8 +139,7 @@ TEST_P(MeanCost, TheHierarchySendsWhatItsTableSays) {
 }
 
 TEST_P(MeanCost, DenseSendsAsARingDoes) {
-  if (!setting().sort.exact() || !setting().flat())
-    GTEST_SKIP() << "flat dense means only";
+  if (!setting().sort.exact() || !setting().flat()) GTEST_SKIP() << "flat dense means only";
   const auto n = static_cast<std::uint64_t>(setting().ranks);
   const std::uint64_t width = setting().sort.config.codec == "bf16" ? 2 : 4;
   run_ranks(setting().ranks, [&](Transport& world) {

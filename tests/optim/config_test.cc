@@ -79,8 +79,7 @@ TEST(OptimizerConfig, EveryFieldIsPrinted) {
 }
 
 TEST(OptimizerConfig, EnumsAreNames) {
-  for (const std::string each : {"sgdm", "adamw", "one-bit-adam",
-                               "zero-one-adam", "birder"})
+  for (const std::string each : {"sgdm", "adamw", "one-bit-adam", "zero-one-adam", "birder"})
     EXPECT_EQ(with("algorithm", each).algorithm, each);
   EXPECT_EQ(with("exchange", "count").exchange, ExchangeForm::kCount);
   EXPECT_EQ(with("exchange", "single-round").exchange, ExchangeForm::kSingleRound);

@@ -125,8 +125,7 @@ TEST_P(Convergence, CosineRestartsDoNotShakeZeroOneAdam) {
 
 TEST_P(Convergence, SynchronizingEveryFiftyStepsDoesNoHarm) {
   const Outcome adamw = minimise(recipe("adamw"), GetParam(), cosine(0.02));
-  expect_stays_with_adamw(minimise(recipe("zero-one-adam"), GetParam(), cosine(0.02), 50),
-                          adamw);
+  expect_stays_with_adamw(minimise(recipe("zero-one-adam"), GetParam(), cosine(0.02), 50), adamw);
 }
 
 // Two classes told apart by 63 features and a bias; each rank draws its own examples.
@@ -190,8 +189,7 @@ double fitted_loss(std::string algorithm, int ranks) {
 TEST_P(Convergence, OnALogisticRegressionEndsWithinTwoPercentOfAdamW) {
   const double adamw = fitted_loss("adamw", GetParam());
   EXPECT_LT(adamw, 0.6);
-  for (const std::string algorithm :
-       {"one-bit-adam", "zero-one-adam", "birder"})
+  for (const std::string algorithm : {"one-bit-adam", "zero-one-adam", "birder"})
     EXPECT_LE(fitted_loss(algorithm, GetParam()), 1.02 * adamw) << algorithm;
 }
 

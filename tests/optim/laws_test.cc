@@ -113,10 +113,10 @@ TEST(Laws, StateIsAsLargeAsPromised) {
     const std::size_t elements = 64 * 12 * 4;  // chunks of whole words on 1, 2, 3 and 4 ranks
     const double share = 4.0 / world.size();
     const std::pair<std::string, double> most[] = {{"sgdm", 4},
-                                                 {"adamw", 8},
-                                                 {"one-bit-adam", 12 + share},
-                                                 {"zero-one-adam", 16 + share},
-                                                 {"birder", 8}};
+                                                   {"adamw", 8},
+                                                   {"one-bit-adam", 12 + share},
+                                                   {"zero-one-adam", 16 + share},
+                                                   {"birder", 8}};
     for (const auto& [algorithm, bytes] : most) {
       OptimizerConfig config = short_config(algorithm, per_node);
       config.bucket_elements = elements;

@@ -99,8 +99,9 @@ TEST(OwnMethod, TrainsAndResumesBitForBit) {
     C other = config();
     other.own["pull"] = 0.75;
     Training changed(other, world);
-    EXPECT_TRUE(says(refusal_of([&] { load_checkpoint(scratch / "checkpoint", *changed.optimizer); }),
-                     {"pull = 0.25", "0.75"}));
+    EXPECT_TRUE(
+        says(refusal_of([&] { load_checkpoint(scratch / "checkpoint", *changed.optimizer); }),
+             {"pull = 0.25", "0.75"}));
   });
 }
 
@@ -116,7 +117,8 @@ TEST(OwnMethod, IsPlanned) {
 }
 
 TEST(OwnMethod, ATakenOrIncompleteNameIsRefused) {
-  EXPECT_TRUE(says(refusal_of([] { register_method(method_named("adamw")); }), {"adamw", "already"}));
+  EXPECT_TRUE(
+      says(refusal_of([] { register_method(method_named("adamw")); }), {"adamw", "already"}));
   Method empty;
   empty.name = "empty";
   EXPECT_TRUE(says(refusal_of([&] { register_method(empty); }), {"empty", "make_rule"}));

@@ -121,7 +121,8 @@ TEST_P(OptimizerSuite, RanksAgreeOnWhatRestsInAnyOrderOfBuckets) {
     const Absence c_rests = [](std::int64_t t, int, std::size_t range) {
       return range == 2 && t % 3 != 0;
     };
-    Training whole(config(), world, {}, kElements, resting_model()), parts(config(), world, {}, kElements, resting_model());
+    Training whole(config(), world, {}, kElements, resting_model()),
+        parts(config(), world, {}, kElements, resting_model());
     whole.gradient_of = parts.gradient_of = of_noise();
     ASSERT_EQ(parts.optimizer->buckets(), 3);
     for (std::int64_t t = 1; t <= kSteps; ++t) {
@@ -150,7 +151,8 @@ TEST_P(OptimizerSuite, ARunWithRestsResumesBitForBit) {
       return (range == 1 && t % 4 == 1) || (range == 1 && rank % 2 == 1) || (range == 2 && t < 3);
     };
     for (const std::int64_t cut : {5, 17, 22}) {
-      Training whole(config(), world, {}, kElements, resting_model()), first(config(), world, {}, kElements, resting_model());
+      Training whole(config(), world, {}, kElements, resting_model()),
+          first(config(), world, {}, kElements, resting_model());
       run_to(whole, kSteps, some);
       run_to(first, cut, some);
       save_checkpoint(scratch / "checkpoint", *first.optimizer);
@@ -190,9 +192,9 @@ TEST_P(OptimizerSuite, CountsTheStepsOfARangeAsTorchDoes) {
     for (std::size_t i = 0; i < 3; ++i) {
       const NamedRange range = ranges()[i];
       Training apart(config(), world, {}, range.count);
-      std::copy_n(Training(config(), world).weights.begin() +
-                      static_cast<std::ptrdiff_t>(range.begin),
-                  range.count, apart.weights.begin());
+      std::copy_n(
+          Training(config(), world).weights.begin() + static_cast<std::ptrdiff_t>(range.begin),
+          range.count, apart.weights.begin());
       apart.lr = together.lr;
       std::int64_t t = 0;
       apart.gradient_of = [&](std::int64_t, int rank, std::size_t k) {
@@ -213,9 +215,13 @@ TEST(Resting, NeedsRangesThatCoverTheModelInOrder) {
   run_ranks(rank_counts().front(), [](Transport& world) {
     Model model = resting_model();
     model.ranges.pop_back();
-    EXPECT_TRUE(says(refusal_of([&] { Training(short_config("adamw"), world, {}, kElements, model); }), {"cover 220"}));
+    EXPECT_TRUE(
+        says(refusal_of([&] { Training(short_config("adamw"), world, {}, kElements, model); }),
+             {"cover 220"}));
     model.ranges = {{"a", 0, 200}, {"b", 190, 170}};
-    EXPECT_TRUE(says(refusal_of([&] { Training(short_config("adamw"), world, {}, kElements, model); }), {"190"}));
+    EXPECT_TRUE(
+        says(refusal_of([&] { Training(short_config("adamw"), world, {}, kElements, model); }),
+             {"190"}));
     Training plain(short_config("adamw"), world);
     plain.optimizer->begin(0.1);
     EXPECT_TRUE(says(refusal_of([&] { plain.optimizer->absent(0); }), {"may_rest"}));
@@ -229,16 +235,15 @@ Model deferred_model() {
   return model;
 }
 
-bool takes_part(std::string algorithm) {
-  return algorithm == "adamw" || algorithm == "sgdm";
-}
+bool takes_part(std::string algorithm) { return algorithm == "adamw" || algorithm == "sgdm"; }
 
 TEST_P(OptimizerSuite, DeferredStepsGiveTheSameBits) {
   run([](Transport& world) {
     const Absence b_pauses = [](std::int64_t t, int, std::size_t range) {
       return range == 1 && t % 4 == 0;
     };
-    Training deferred(config(), world, {}, kElements, deferred_model()), plain(config(), world, {}, kElements, resting_model());
+    Training deferred(config(), world, {}, kElements, deferred_model()),
+        plain(config(), world, {}, kElements, resting_model());
     EXPECT_EQ(deferred.optimizer->defers(), takes_part(algorithm()));
     run_to(deferred, kSteps, b_pauses);
     run_to(plain, kSteps, b_pauses);
@@ -249,7 +254,8 @@ TEST_P(OptimizerSuite, DeferredStepsGiveTheSameBits) {
 TEST_P(OptimizerSuite, ADeferredStepMayBeAbandonedByAnyRank) {
   if (!takes_part(algorithm())) return;
   run([](Transport& world) {
-    Training some(config(), world, {}, kElements, deferred_model()), plain(config(), world, {}, kElements, resting_model());
+    Training some(config(), world, {}, kElements, deferred_model()),
+        plain(config(), world, {}, kElements, resting_model());
     for (std::int64_t t = 1; t <= kSteps; ++t) {
       step(plain, kNever);
       some.compute();

@@ -22,9 +22,8 @@ void PrintTo(const Setting& setting, std::ostream* out);
 std::vector<Setting> settings();
 std::string name_of(const ::testing::TestParamInfo<Setting>& info);
 
-inline constexpr const char* kAlgorithms[] = {"sgdm", "adamw",
-                                            "one-bit-adam", "zero-one-adam",
-                                            "birder"};
+inline constexpr const char* kAlgorithms[] = {"sgdm", "adamw", "one-bit-adam", "zero-one-adam",
+                                              "birder"};
 
 // Every kind of step within kSteps steps. 0/1 Adam: variance steps 1, 2, 3, 5, 7; intervals of 1
 // until 12, 2 until 16, then 4: syncs at 14, 16, 20, 24. 1-bit Adam freezes after 6.
@@ -82,9 +81,7 @@ class OptimizerSuite : public ::testing::TestWithParam<Setting> {
     return short_config(GetParam().algorithm, GetParam().per_node);
   }
   static std::string algorithm() { return GetParam().algorithm; }
-  static bool dense() {
-    return algorithm() == "sgdm" || algorithm() == "adamw";
-  }
+  static bool dense() { return algorithm() == "sgdm" || algorithm() == "adamw"; }
   static void run(const std::function<void(Transport&)>& body) {
     run_ranks(GetParam().ranks, body);
   }

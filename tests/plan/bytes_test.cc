@@ -12,10 +12,10 @@ namespace {
 plan::MethodStep method_of(const Setting& setting, plan::Topology topology) {
   const MeanConfig& config = setting.sort.config;
   plan::MethodStep method{.topology = topology,
-                      .bf16 = config.codec == "bf16",
-                      .form = config.form,
-                      .scale_block = config.scale_block,
-                      .update = false};
+                          .bf16 = config.codec == "bf16",
+                          .form = config.form,
+                          .scale_block = config.scale_block,
+                          .update = false};
   if (setting.sort.exact()) return method;
   method.step = Step::Kind::kCoded;
   method.algorithm = setting.sort.random() ? "birder" : "one-bit-adam";
@@ -64,8 +64,8 @@ TEST(ForecastOf, OneBitAndDenseIsAsTheFormulasSay) {
   const plan::Work work{.parameters = 1 << 18};
   EXPECT_EQ(plan::predict(cluster, work, {}, {}).bytes_between, 2 * (kRanks - 1) * 4 * kChunk);
   const double message = kChunk / 8 + 4 * kChunk / 4096;
-  const auto coded = plan::predict(
-      cluster, work, {}, {.algorithm = "one-bit-adam", .step = Step::Kind::kCoded});
+  const auto coded =
+      plan::predict(cluster, work, {}, {.algorithm = "one-bit-adam", .step = Step::Kind::kCoded});
   constexpr double kHeader = 16;
   EXPECT_EQ(coded.bytes_between, 2 * (kRanks - 1) * (message + kHeader));
 }

@@ -26,8 +26,8 @@ Work work_of(double step_seconds) {
 // Every kind of step on every topology.
 std::vector<MethodStep> methods() {
   std::vector<MethodStep> all{{.topology = Topology::kAllReduce},
-                          {.topology = Topology::kAllReduce, .bf16 = true},
-                          {.algorithm = "zero-one-adam", .step = Step::Kind::kSilent}};
+                              {.topology = Topology::kAllReduce, .bf16 = true},
+                              {.algorithm = "zero-one-adam", .step = Step::Kind::kSilent}};
   for (const Topology topology : {Topology::kFlat, Topology::kNodes}) {
     all.push_back({.topology = topology});
     all.push_back({.algorithm = "sgdm", .topology = topology, .bf16 = true});
@@ -35,10 +35,8 @@ std::vector<MethodStep> methods() {
       all.push_back({.algorithm = algorithm, .step = Step::Kind::kCoded, .topology = topology});
     for (const RandomForm form :
          {RandomForm::kTwoRound, RandomForm::kSingleRound, RandomForm::kCount})
-      all.push_back({.algorithm = "birder",
-                     .step = Step::Kind::kCoded,
-                     .topology = topology,
-                     .form = form});
+      all.push_back(
+          {.algorithm = "birder", .step = Step::Kind::kCoded, .topology = topology, .form = form});
   }
   return all;
 }
@@ -140,8 +138,8 @@ TEST(Forecast, OfOneBucketWithoutSlicesIsTheSumOfItsParts) {
   Speeds speeds;
   speeds.message = 1e-3;
   const double message = 4 * kChunk / kRate + kLatency;
-  const double coding =
-      kElements * (speeds.copy + speeds.methods.at("adamw").exact.after) + kChunk * 2 * speeds.add_voice;
+  const double coding = kElements * (speeds.copy + speeds.methods.at("adamw").exact.after) +
+                        kChunk * 2 * speeds.add_voice;
   const Work work{.parameters = 65'536, .step_seconds = 1};
   EXPECT_NEAR(predict(cluster, work, speeds, {}).seconds,
               1 + coding + 2 * (message + speeds.message), 1e-9);
@@ -185,9 +183,8 @@ TEST(BreakEven, IsWhereBothTakeEquallyLong) {
     return [&work, method](const Cluster& at) { return predict(at, work, {}, method).seconds; };
   };
   const auto dense = time({.topology = Topology::kAllReduce, .bf16 = true});
-  const auto coded = time({.algorithm = "one-bit-adam",
-                           .step = Step::Kind::kCoded,
-                           .topology = Topology::kNodes});
+  const auto coded =
+      time({.algorithm = "one-bit-adam", .step = Step::Kind::kCoded, .topology = Topology::kNodes});
   Cluster cluster = cluster_of(8, 2, 1);
   const double rate = break_even(cluster, coded, dense);
   ASSERT_GT(rate, kLowestRate);

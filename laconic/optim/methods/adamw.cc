@@ -53,8 +53,9 @@ Method adamw_method() {
   return {
       .name = "adamw",
       .title = "AdamW",
-      .summary = "AdamW on the exact mean of the gradients, as torch.optim.AdamW under "
-                 "DistributedDataParallel",
+      .summary =
+          "AdamW on the exact mean of the gradients, as torch.optim.AdamW under "
+          "DistributedDataParallel",
       .paper = "Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019",
       .exchanges = "gradient, exactly, every step",
       .codec = "fp32",

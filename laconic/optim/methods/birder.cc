@@ -16,10 +16,7 @@ using C = OptimizerConfig;
 class Birder final : public Rule {
  public:
   explicit Birder(const Bucket& bucket)
-      : Rule(bucket),
-        m_(bucket.x.size()),
-        b_(bucket.x.size()),
-        mean_(make_coded("random-sign")) {}
+      : Rule(bucket), m_(bucket.x.size()), b_(bucket.x.size()), mean_(make_coded("random-sign")) {}
 
   void step(const Step& step) override {
     const double beta = bucket_.config->beta;
@@ -88,10 +85,12 @@ Method birder_method() {
   return {
       .name = "birder",
       .title = "Birder",
-      .summary = "random signs from the first step on, without residuals or warm-up; about 2 to 3 "
-                 "times AdamW's learning rate",
-      .paper = "Peng et al., Birder: Communication-Efficient 1-bit Adaptive Optimizer for "
-               "Practical Distributed DNN Training, NeurIPS 2023",
+      .summary =
+          "random signs from the first step on, without residuals or warm-up; about 2 to 3 "
+          "times AdamW's learning rate",
+      .paper =
+          "Peng et al., Birder: Communication-Efficient 1-bit Adaptive Optimizer for "
+          "Practical Distributed DNN Training, NeurIPS 2023",
       .exchanges = "random sign of the normalized momentum, every step",
       .codec = "random-sign",
       .python = "Birder",

@@ -26,9 +26,7 @@ class OneBitAdam final : public AdamRule {
   }
 
   void freeze() override { floors_.freeze(); }
-  void step(const Step& step) override {
-    step.variance ? dense(step) : coded(step);
-  }
+  void step(const Step& step) override { step.variance ? dense(step) : coded(step); }
 
   std::vector<State> state() override {
     auto all = coded_->state();
@@ -115,7 +113,8 @@ class FreezeOnce final : public Schedule {
     const double norm = variance_norm() / correction;
     const double ratio = c.norm_before() > 0 ? norm / c.norm_before() : 0;
     const bool settled = ratio >= 0.96 && ratio <= 1 / 0.96;
-    const bool risen = step.lr < c.lr_peak() || c.t() - c.last_rise() >= static_cast<double>(every_);
+    const bool risen =
+        step.lr < c.lr_peak() || c.t() - c.last_rise() >= static_cast<double>(every_);
     if (settled && risen) c.frozen_at() = c.t();
     c.norm_before() = norm;
   }
@@ -144,8 +143,9 @@ Method one_bit_adam_method() {
       .name = "one-bit-adam",
       .title = "1-bit Adam",
       .summary = "Adam on exact means until freeze_step, then one bit per parameter on every step",
-      .paper = "Tang et al., 1-bit Adam: Communication Efficient Large-Scale Training with Adam's "
-               "Convergence Speed, ICML 2021",
+      .paper =
+          "Tang et al., 1-bit Adam: Communication Efficient Large-Scale Training with Adam's "
+          "Convergence Speed, ICML 2021",
       .exchanges = "gradient, exactly, until the freeze; then momentum, every step",
       .codec = "sign",
       .python = "OneBitAdam",
@@ -157,8 +157,7 @@ Method one_bit_adam_method() {
                .coded = {0.60e-9, 0.80e-9}},
       .complete =
           [](C& config) {
-            fill_from_length(config.freeze_step, config, "freeze_step",
-                             percent_of_run(config, 20));
+            fill_from_length(config.freeze_step, config, "freeze_step", percent_of_run(config, 20));
           },
       .make_rule = [](const Bucket& bucket) -> std::unique_ptr<Rule> {
         return std::make_unique<OneBitAdam>(bucket);

@@ -32,16 +32,26 @@ Method sgdm_method() {
   return {
       .name = "sgdm",
       .title = "SGD with momentum",
-      .summary = "SGD with momentum on the exact mean of the gradients; weight decay is decoupled, "
-                 "torch.optim.SGD's is not",
-      .paper = "Sutskever et al., On the importance of initialization and momentum in deep "
-               "learning, ICML 2013",
+      .summary =
+          "SGD with momentum on the exact mean of the gradients; weight decay is decoupled, "
+          "torch.optim.SGD's is not",
+      .paper =
+          "Sutskever et al., On the importance of initialization and momentum in deep "
+          "learning, ICML 2013",
       .exchanges = "gradient, exactly, every step",
       .codec = "fp32",
       .python = "SGD",
       .options = {option<&C::momentum>("momentum", kBelowOne, below_one, "decay of the momentum")},
       .defaults = {{"momentum", "0.0"}},
-      .rates = {{"resnet8", 0.03}, {"resnet20", 0.03}, {"resnet18", 0.03}, {"resnet50", 0.03}, {"gpt2-mini", 0.1}, {"gpt2", 0.05}, {"bert-mini", 0.1}, {"bert-base", 0.05}, {"bert-large", 0.05}},
+      .rates = {{"resnet8", 0.03},
+                {"resnet20", 0.03},
+                {"resnet18", 0.03},
+                {"resnet50", 0.03},
+                {"gpt2-mini", 0.1},
+                {"gpt2", 0.05},
+                {"bert-mini", 0.1},
+                {"bert-base", 0.05},
+                {"bert-large", 0.05}},
       .exact = true,
       .cost = {.state = 4, .exact = {0, 0.82e-9}, .coded = {}},
       .make_rule = [](const Bucket& bucket) -> std::unique_ptr<Rule> {

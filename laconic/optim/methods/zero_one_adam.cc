@@ -273,7 +273,9 @@ class ZeroOne final : public Schedule {
     Schedule::done(c, step, variance_norm);
     const bool due = variance_.contains(step.t) || c.variance_due() != 0;
     c.variance_due() = due && !step.variance;
-    c.open() = step.kind == Step::Kind::kSilent ? 1 : step.kind == Step::Kind::kNothing ? c.open() : 0;
+    c.open() = step.kind == Step::Kind::kSilent    ? 1
+               : step.kind == Step::Kind::kNothing ? c.open()
+                                                   : 0;
     if (step.freezes) c.frozen_at() = c.t();
   }
 
@@ -303,9 +305,9 @@ std::vector<Option> all_options() {
                     "learning rate; unset: a sixth of the steps after the freeze",
                     kUnsetOrAuto)
                     .in("steps"));
-  all.push_back(option<&C::max_interval>("max_interval", kFromOne, from_one,
-                                         "longest interval between syncs")
-                    .in("steps"));
+  all.push_back(
+      option<&C::max_interval>("max_interval", kFromOne, from_one, "longest interval between syncs")
+          .in("steps"));
   return all;
 }
 
@@ -323,8 +325,9 @@ Method zero_one_adam_method() {
       .name = "zero-one-adam",
       .title = "0/1 Adam",
       .summary = "Adam with one bit per parameter when ranks exchange, and local steps between",
-      .paper = "Lu et al., Maximizing Communication Efficiency for Large-scale Training via 0/1 "
-               "Adam, ICLR 2023",
+      .paper =
+          "Lu et al., Maximizing Communication Efficiency for Large-scale Training via 0/1 "
+          "Adam, ICLR 2023",
       .exchanges = "gradient, exactly, on few variance steps; displacement, at growing intervals",
       .codec = "sign",
       .python = "ZeroOneAdam",
