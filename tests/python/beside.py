@@ -1,5 +1,6 @@
 """The same program with laconic's optimizer, and with DistributedDataParallel and torch's own."""
 import copy
+import functools
 
 import torch
 from torch import nn
@@ -54,3 +55,24 @@ def both(program, make=laconic.AdamW, build=net, **options):
 def overlapped(optimizer):
     """Whether the next step will begin its exchange during backward."""
     return optimizer._overlap.active
+
+
+def run(build, program, ours):
+    """program(model, optimizer_of, parallel) -> model: with laconic's optimizers, or with DDP and torch's.
+
+    optimizer_of(parameters, **options) makes an AdamW; parallel(module) is what batches go through.
+    """
+    model = build()
+    if ours:
+        options = {"bucket_mb": 0.001}
+        return program(model, lambda p, **own: laconic.AdamW(p, **{"lr": 1e-2, **options, **own}), lambda module: module)
+    wrap = functools.lru_cache(None)(lambda module: DistributedDataParallel(module, find_unused_parameters=True))
+    return program(model, lambda p, **own: torch.optim.AdamW(p, **{"lr": 1e-2, **own}), wrap)
+
+
+def same(build, program):
+    """The program ends with the same weights both ways, as rounding allows."""
+    a, b = run(build, program, True), run(build, program, False)
+    for (name, one), other in zip(a.named_parameters(), b.parameters()):
+        worst = ((one - other).abs() / (1 + other.abs())).max().item()
+        assert worst < 3e-6, f"{name} differs by {worst}"
