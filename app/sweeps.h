@@ -20,7 +20,7 @@ struct Arrays {
 
 void one_bit_code(Arrays& arrays);   // 1-bit Adam: momentum, coding
 void one_bit_take(Arrays& arrays);   // decoding, weights
-void zero_one_code(Arrays& arrays);  // the same for 0/1 Adam's sync
+void zero_one_code(Arrays& arrays);  // the same with what is pending
 void zero_one_take(Arrays& arrays);
 void birder_code(Arrays& arrays);  // moments and draws
 void birder_take(Arrays& arrays);

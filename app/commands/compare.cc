@@ -185,7 +185,7 @@ void add_compare(CLI::App& app) {
       "Examples:\n"
       "  laconic compare --task fashion-mnist --model resnet8 --ranks 4 --seeds 3\n"
       "  laconic compare --task text --data book.txt --model gpt2-mini --optimizers "
-      "adamw,zero-one-adam --emulate 100mbit\n"
+      "adamw,one-bit-adam --emulate 100mbit\n"
       "  laconic compare --config run.toml --fail-if 'loss>+1%' --fail-if 'bits>2'");
   add_run_options(*command, options->run);
   options->optimizers = plan::default_optimizers();

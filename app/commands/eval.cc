@@ -67,7 +67,7 @@ void add_eval(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("eval", "Loss and metric of a saved model on the validation set");
-  command->footer("Example: laconic eval runs/fashion-mnist-resnet8-zero-one-adam");
+  command->footer("Example: laconic eval runs/fashion-mnist-resnet8-adamw");
   command->add_option("DIR", options->folder, "The folder of a run, with model.safetensors")
       ->required();
   command->add_option("--data", options->data, "Other data than the run's")->type_name("PATH");

@@ -229,7 +229,7 @@ void add_coding_options(CLI::App& command, Options& options) {
                    "Coding runs on the cores that compute the gradients");
   command.add_flag("--probe", options.probe,
                    "Measure the coding speed here and, under mpirun, the links");
-  command.add_flag("--bf16", options.bf16, "Dense steps of 1-bit Adam and 0/1 Adam in bf16");
+  command.add_flag("--bf16", options.bf16, "Exact steps of methods that code in bf16");
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ void add_report(CLI::App& app) {
   report->footer(
       "Examples:\n"
       "  laconic report runs/compare\n"
-      "  laconic report runs/adamw runs/zero-one-adam --out adam.html");
+      "  laconic report runs/adamw runs/sgdm --out adam.html");
   report->callback([options] { run(*options); });
 }
 

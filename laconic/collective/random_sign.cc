@@ -20,7 +20,7 @@ constexpr std::size_t kTileWords = kTile / wire::kWord;
 const std::uint8_t* as_bits(const std::byte* p) { return reinterpret_cast<const std::uint8_t*>(p); }
 std::uint8_t* as_bits(std::byte* p) { return reinterpret_cast<std::uint8_t*>(p); }
 
-// Birder's consensus in two rounds. Every node (a rank where there is no hierarchy) sends one
+// The consensus of random signs in two rounds. Every node (a rank where there is no hierarchy) sends one
 // random bit per element, +1 with probability (1 + u)/2; the owner counts the +1 among the nodes on
 // which a word is active, and either draws again in proportion (two-round) or sends the count
 // itself (count).

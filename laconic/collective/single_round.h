@@ -6,7 +6,7 @@
 
 namespace laconic {
 
-// Birder's consensus in one round: P(r = +1) = (1 + mean of u)/2 is the law of copying the bit of
+// The consensus of random signs in one round: P(r = +1) = (1 + mean of u)/2 is the law of copying the bit of
 // one rank drawn uniformly. Words of 64 elements are dealt: the n words of a run go to the n ranks
 // by a random permutation that all ranks know, and each rank draws and sends only its own. In a
 // hierarchy the all-gather goes between nodes first (E), then inside them (F).

@@ -5,7 +5,7 @@
 
 #include "laconic/core/random.h"
 
-// Binary randomization (Birder). Bits as in sign.h, except that 1 means +1. A word is 64 elements;
+// Binary randomization. Bits as in sign.h, except that 1 means +1. A word is 64 elements;
 // arrays of bits hold whole words, and bits past `count` are 0.
 namespace laconic::kernels {
 
@@ -23,7 +23,7 @@ struct Draw {
 void draw(const Draw& draw, std::uint64_t begin, const float* m, const float* b, std::size_t count,
           std::uint8_t* bits) noexcept;
 
-// Birder's moments: m = beta*m + (1-beta)*g; b = beta*b + (1-beta)*|g|; where b < 2^-100, m = b =
+// The moments that signs are drawn from: m = beta*m + (1-beta)*g; b = beta*b + (1-beta)*|g|; where b < 2^-100, m = b =
 // 0.
 struct BirderMoments {
   float beta, one_minus_beta;

@@ -18,7 +18,7 @@ void sgdm(const SgdmStep& step, const float* g, float* m, float* x, std::size_t 
 struct AdamStep {
   float beta1, one_minus_beta1, beta2, one_minus_beta2;
   float rate;        // a_t = lr/(1 - beta1^t)
-  float decay;       // 1 - lr*wd; 0/1 Adam's sync: w, their product over the interval
+  float decay;       // 1 - lr*wd; at a sync: w, their product over the interval
   float correction;  // 1/(1 - beta2^J)
   float epsilon;
   float floor = 0;  // 0.01 * the block's mean v where a coded mean is applied, else 0
@@ -45,22 +45,22 @@ void momentum(const AdamStep& step, const float* g, const float* m, float* out,
 void one_bit_apply(const AdamStep& step, const float* mean, float* m, const float* v, float* x,
                    std::size_t count) noexcept;
 
-// 0/1 Adam's message: out = pending*shrink + rate*(beta1*m + (1-beta1)*g); g null: out =
+// A message with what is pending: out = pending*shrink + rate*(beta1*m + (1-beta1)*g); g null: out =
 // pending*shrink + rate*m.
 void zero_one_message(const AdamStep& step, float shrink, const float* g, const float* m,
                       const float* pending, float* out, std::size_t count) noexcept;
 
-// 0/1 Adam's local step: m = beta1*m + (1-beta1)*g (g null: m stays); d = rate*m; pending =
+// A local step: m = beta1*m + (1-beta1)*g (g null: m stays); d = rate*m; pending =
 // pending*shrink + d; x = x - d/D. Where v == 0: m = pending = 0 and x stays.
 void zero_one_local(const AdamStep& step, float shrink, const float* g, float* m, const float* v,
                     float* pending, float* x, std::size_t count) noexcept;
 
-// 0/1 Adam's sync: m = mean*inverse_gain (inverse_gain = 1/G); x_sync = decay*x_sync - mean/D; x =
+// A sync: m = mean*inverse_gain (inverse_gain = 1/G); x_sync = decay*x_sync - mean/D; x =
 // x_sync. Where v == 0: m = 0 and x = x_sync = decay*x_sync. m null: m is not touched.
 void zero_one_sync(const AdamStep& step, float inverse_gain, const float* mean, float* m,
                    const float* v, float* x_sync, float* x, std::size_t count) noexcept;
 
-// Birder: x = x*decay - lr*r.
+// A consensus of signs: x = x*decay - lr*r.
 void birder_update(float lr, float decay, const float* r, float* x, std::size_t count) noexcept;
 
 }  // namespace laconic::kernels

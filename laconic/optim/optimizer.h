@@ -145,7 +145,7 @@ class Optimizer {
   virtual Transport& transport() const noexcept = 0;
   virtual const StepStats& stats() const noexcept = 0;
   virtual const Totals& totals() const noexcept = 0;
-  // What really runs: "0/1 Adam, 1 bit + scales of 4096, 4 ranks, …".
+  // What really runs: "adamw, 1000 parameters in 1 bucket(s), …".
   virtual std::string describe() const = 0;
 };
 

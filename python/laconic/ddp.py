@@ -43,7 +43,7 @@ def ddp(model: torch.nn.Module, optimizer: Optimizer, **options: Any) -> torch.n
 
     >>> import torch, laconic
     >>> model = torch.nn.Linear(4, 2)
-    >>> optimizer = laconic.Birder(model.parameters(), lr=1e-3)
+    >>> optimizer = laconic.AdamW(model.parameters(), lr=1e-3)
     >>> model = laconic.ddp(model, optimizer)
     """
     optimizer = getattr(optimizer, "optimizer", optimizer)  # as accelerate wraps it

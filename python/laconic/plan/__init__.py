@@ -49,7 +49,7 @@ def _prepared(
 def predict(optimizer: str, **options: Any) -> dict[str, Any]:
     """The mean step of a run: seconds, what is exposed of the network, bytes that a rank sends, memory, shares of steps.
 
-    `optimizer`: adamw, sgdm, one-bit-adam, zero-one-adam, birder (with its `form`: two-round, single-round, count).
+    `optimizer`: any of `laconic methods`; random signs have a `form`: two-round, single-round, count.
     Needed: `parameters`, `step_seconds` (forward and backward of one rank), `nodes`. Else: `per_node` (ranks, 1); `inter`,
     `intra` (links: "10gbit,20us" or (bytes a second, seconds); one without limits); `exchange` (flat; nodes: exact inside a
     node; all-reduce: what others offer for dense steps); `bf16` (dense steps); `total_steps` (100,000, for the default
@@ -60,7 +60,7 @@ def predict(optimizer: str, **options: Any) -> dict[str, Any]:
     >>> import laconic.plan
     >>> cluster = dict(parameters=110_000_000, step_seconds=0.09, nodes=8, per_node=8, inter="1gbit,20us", intra="600gbit")
     >>> dense = laconic.plan.predict("adamw", exchange="all-reduce", bf16=True, **cluster)
-    >>> coded = laconic.plan.predict("zero-one-adam", exchange="nodes", **cluster)
+    >>> coded = laconic.plan.predict("birder", exchange="nodes", **cluster)
     >>> dense["seconds"] > 5 * coded["seconds"]
     True
     """
@@ -73,7 +73,7 @@ def break_even(optimizer: str, against: str = "bf16", **options: Any) -> float:
     `against`: bf16 or fp32; the rest as for `predict`. 0: at no rate; infinity: at any. Of `inter` only the latency counts.
 
     >>> import laconic.plan
-    >>> rate = laconic.plan.break_even("zero-one-adam", parameters=110_000_000, step_seconds=0.3, nodes=8)
+    >>> rate = laconic.plan.break_even("one-bit-adam", parameters=110_000_000, step_seconds=0.3, nodes=8)
     >>> 1e9 < rate < 1e12
     True
     """
