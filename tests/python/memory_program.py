@@ -1,5 +1,6 @@
 """Prints how many MiB a run of an optimizer needs at its peak, weights included: memory_program.py NAME ELEMENTS."""
 import gc
+import os
 import re
 import sys
 from pathlib import Path
@@ -42,8 +43,9 @@ def main(name, elements):
     peak = torch.tensor(resident("VmHWM") - before)
     dist.all_reduce(peak, dist.ReduceOp.MAX)
     if rank == 0:
-        print(f"peak {peak.item():.0f} MiB")
+        print(f"peak {peak.item():.0f} MiB", flush=True)
     dist.destroy_process_group()
+    os._exit(0)  # a thread of Gloo that is late to drop the tensor of all_reduce would end in an abort at exit
 
 
 if __name__ == "__main__":
