@@ -18,7 +18,7 @@ int exit_code(Code code) {
   }
 }
 
-int say(int rank, const char* message, int code) {
+int print_error(int rank, const char* message, int code) {
   std::fflush(stdout);
   if (rank < 0)
     std::fprintf(stderr, "laconic: %s\n", message);
@@ -36,13 +36,13 @@ int report_failure(int rank) {
   } catch (const Exit& exit) {
     return exit.code;
   } catch (const Error& error) {
-    return say(rank, error.what(), exit_code(error.code()));
+    return print_error(rank, error.what(), exit_code(error.code()));
   } catch (const Diverged& error) {
-    return say(rank, error.what(), 4);
+    return print_error(rank, error.what(), 4);
   } catch (const std::bad_alloc&) {
-    return say(rank, "out of memory: try a smaller model or batch, or fewer ranks", 1);
+    return print_error(rank, "out of memory: try a smaller model or batch, or fewer ranks", 1);
   } catch (const std::exception& error) {
-    return say(rank, error.what(), 1);
+    return print_error(rank, error.what(), 1);
   }
 }
 

@@ -21,7 +21,7 @@ struct Diverged : std::exception {
   std::string message_;
 };
 
-// A command that ends with a code of its own, having said why.
+// A command that ends with a code of its own, having printed why.
 struct Exit {
   int code;
 };

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-// What the operating system tells of this machine.
+// What the operating system reports about this machine.
 namespace laconic::app {
 
 // For records: the processor's name and the cores that this process may use.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "laconic/collective/mean.h"
+#include "laconic/core/error.h"
 #include "laconic/core/random.h"
 #include "laconic/kernels/dense.h"
 #include "laconic/kernels/random_sign.h"
@@ -14,7 +15,7 @@ namespace {
 
 namespace k = kernels;
 
-constexpr std::size_t kTile = Mean::kTile;
+constexpr std::size_t kTile = laconic::kTile;
 constexpr k::AdamStep kStep{0.9F, 0.1F, 0.999F, 0.001F, 1e-4F, 1.0F, 1.0F, 1e-8F, 1e-5F};
 
 thread_local float tile[kTile];
@@ -46,6 +47,119 @@ void code_tile(Arrays& a, std::size_t i, std::size_t count, const float* residua
   k::code(tile, nullptr, count, a.scales[i / kTile], 1.0F, a.e.data() + i, a.bits.data() + i / 8);
 }
 
+void encode_momentum(Arrays& a) {
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    k::momentum(kStep, finite_gradient(a, i, count), a.m.data() + i, tile, count);
+    code_tile(a, i, count, a.e.data() + i);
+  });
+}
+
+void decode_momentum(Arrays& a) {
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    k::decode({a.scales[i / kTile], a.bits.data() + i / 8}, count, tile);
+    k::one_bit_apply(kStep, tile, a.m.data() + i, a.v.data() + i, a.x.data() + i, count);
+  });
+}
+
+void encode_pending(Arrays& a) {
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    k::zero_one_message(kStep, 1.0F, finite_gradient(a, i, count), a.m.data() + i, a.e.data() + i,
+                        tile, count);
+    code_tile(a, i, count, nullptr);
+  });
+}
+
+// The gradient's memory stands for the weights of the last sync.
+void decode_pending(Arrays& a) {
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    k::decode({a.scales[i / kTile], a.bits.data() + i / 8}, count, tile);
+    k::zero_one_sync(kStep, 1.0F, tile, a.m.data() + i, a.v.data() + i, a.g.data() + i,
+                     a.x.data() + i, count);
+  });
+}
+
+void local_pending(Arrays& a) {
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    k::zero_one_local(kStep, 0.5F, a.g.data() + i, a.m.data() + i, a.v.data() + i, a.e.data() + i,
+                      a.x.data() + i, count);
+  });
+}
+
+void draw_moments(Arrays& a) {
+  const k::Draw draw{.key = {1, 1}};
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    if (finite_gradient(a, i, count) == nullptr) return;
+    k::birder_moments({0.9F, 0.1F}, a.g.data() + i, a.m.data() + i, a.e.data() + i, count, draw, i,
+                      ~0ULL, a.bits.data() + i / 8);
+  });
+}
+
+void sign_step(Arrays& a) {
+  const std::uint8_t active[8] = {255, 255, 255, 255, 255, 255, 255, 255};
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    k::signs_to_floats(a.bits.data() + i / 8, active, count, tile);
+    k::birder_update(1e-4F, 1.0F, tile, a.x.data() + i, count);
+  });
+}
+
+void adam(Arrays& a) {
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    k::adamw(kStep, a.g.data() + i, a.m.data() + i, a.v.data() + i, a.x.data() + i, count);
+  });
+}
+
+void momentum_sgd(Arrays& a) {
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    k::sgdm({0.9F, 1e-4F, 1.0F}, a.g.data() + i, a.m.data() + i, a.x.data() + i, count);
+  });
+}
+
+constexpr Sweep kSweeps[] = {
+    {"momentum-sgd", momentum_sgd,
+     [](Arrays& a) -> k::Traffic {
+       return {.reads = {a.g.data()}, .updates = {a.m.data(), a.x.data()}};
+     }},
+    {"adam", adam,
+     [](Arrays& a) -> k::Traffic {
+       return {.reads = {a.g.data()}, .updates = {a.m.data(), a.v.data(), a.x.data()}};
+     }},
+    {"encode-momentum", encode_momentum,
+     [](Arrays& a) -> k::Traffic {
+       return {
+           .reads = {a.g.data(), a.m.data()}, .updates = {a.e.data()}, .bits_out = a.bits.data()};
+     }},
+    {"decode-momentum", decode_momentum,
+     [](Arrays& a) -> k::Traffic {
+       return {.reads = {a.v.data()},
+               .updates = {a.x.data()},
+               .writes = {a.m.data()},
+               .bits_in = a.bits.data()};
+     }},
+    {"encode-pending", encode_pending,
+     [](Arrays& a) -> k::Traffic {
+       return {
+           .reads = {a.g.data(), a.m.data()}, .updates = {a.e.data()}, .bits_out = a.bits.data()};
+     }},
+    {"decode-pending", decode_pending,
+     [](Arrays& a) -> k::Traffic {
+       return {.reads = {a.v.data()},
+               .updates = {a.g.data()},
+               .writes = {a.m.data(), a.x.data()},
+               .bits_in = a.bits.data()};
+     }},
+    {"local-pending", local_pending,
+     [](Arrays& a) -> k::Traffic {
+       return {.reads = {a.g.data(), a.v.data()}, .updates = {a.m.data(), a.e.data(), a.x.data()}};
+     }},
+    {"draw-moments", draw_moments,
+     [](Arrays& a) -> k::Traffic {
+       return {
+           .reads = {a.g.data()}, .updates = {a.m.data(), a.e.data()}, .bits_out = a.bits.data()};
+     }},
+    {"sign-step", sign_step,
+     [](Arrays& a) -> k::Traffic { return {.updates = {a.x.data()}, .bits_in = a.bits.data()}; }},
+};
+
 }  // namespace
 
 Arrays::Arrays(std::size_t n)
@@ -59,52 +173,11 @@ Arrays::Arrays(std::size_t n)
   std::fill_n(v.data(), n, 0.01F);
 }
 
-void one_bit_code(Arrays& a) {
-  for_each_tile(a, [&](std::size_t i, std::size_t count) {
-    k::momentum(kStep, finite_gradient(a, i, count), a.m.data() + i, tile, count);
-    code_tile(a, i, count, a.e.data() + i);
-  });
-}
-
-void one_bit_take(Arrays& a) {
-  for_each_tile(a, [&](std::size_t i, std::size_t count) {
-    k::decode({a.scales[i / kTile], a.bits.data() + i / 8}, count, tile);
-    k::one_bit_apply(kStep, tile, a.m.data() + i, a.v.data() + i, a.x.data() + i, count);
-  });
-}
-
-void zero_one_code(Arrays& a) {
-  for_each_tile(a, [&](std::size_t i, std::size_t count) {
-    k::zero_one_message(kStep, 1.0F, finite_gradient(a, i, count), a.m.data() + i, a.e.data() + i,
-                        tile, count);
-    code_tile(a, i, count, nullptr);
-  });
-}
-
-// The gradient's memory stands for the weights of the last sync.
-void zero_one_take(Arrays& a) {
-  for_each_tile(a, [&](std::size_t i, std::size_t count) {
-    k::decode({a.scales[i / kTile], a.bits.data() + i / 8}, count, tile);
-    k::zero_one_sync(kStep, 1.0F, tile, a.m.data() + i, a.v.data() + i, a.g.data() + i,
-                     a.x.data() + i, count);
-  });
-}
-
-void birder_code(Arrays& a) {
-  const k::Draw draw{.key = {1, 1}};
-  for_each_tile(a, [&](std::size_t i, std::size_t count) {
-    if (finite_gradient(a, i, count) == nullptr) return;
-    k::birder_moments({0.9F, 0.1F}, a.g.data() + i, a.m.data() + i, a.e.data() + i, count, draw, i,
-                      ~0ULL, a.bits.data() + i / 8);
-  });
-}
-
-void birder_take(Arrays& a) {
-  const std::uint8_t active[8] = {255, 255, 255, 255, 255, 255, 255, 255};
-  for_each_tile(a, [&](std::size_t i, std::size_t count) {
-    k::signs_to_floats(a.bits.data() + i / 8, active, count, tile);
-    k::birder_update(1e-4F, 1.0F, tile, a.x.data() + i, count);
-  });
+const Sweep* sweep_named(std::string_view name) {
+  if (name.empty()) return nullptr;
+  for (const Sweep& one : kSweeps)
+    if (name == one.name) return &one;
+  fail(Code::kInvalidArgument, "there is no sweep \"{}\": app/sweeps.cc has all", name);
 }
 
 }  // namespace laconic::app

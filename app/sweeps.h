@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "laconic/core/buffer.h"
+#include "laconic/kernels/plain.h"
 
 // What a rank does for its own parameters, before and after an exchange: one pass over memory each,
-// as the optimizers do it, without anybody to talk to.
+// as the optimizers do it, without other ranks.
 namespace laconic::app {
 
 struct Arrays {
@@ -14,15 +16,17 @@ struct Arrays {
   std::size_t size() const noexcept { return g.size(); }
 
   Buffer<float> g, x, m, v, e;  // gradient, weights, moments, residual
-  Buffer<float> scales;         // one a tile
+  Buffer<float> scales;         // one per tile
   Buffer<std::uint8_t> bits;
 };
 
-void one_bit_code(Arrays& arrays);   // 1-bit Adam: momentum, coding
-void one_bit_take(Arrays& arrays);   // decoding, weights
-void zero_one_code(Arrays& arrays);  // the same with what is pending
-void zero_one_take(Arrays& arrays);
-void birder_code(Arrays& arrays);  // moments and draws
-void birder_take(Arrays& arrays);
+struct Sweep {
+  const char* name;
+  void (*run)(Arrays&);
+  kernels::Traffic (*traffic)(Arrays&);  // the least memory that it must move
+};
+// Methods name theirs (Method::sweeps); null for an empty name. Throws Error(kInvalidArgument) for
+// an unknown one.
+const Sweep* sweep_named(std::string_view name);
 
 }  // namespace laconic::app

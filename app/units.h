@@ -11,7 +11,7 @@ namespace laconic::app {
 // Throws Error(kInvalidArgument) with a right example.
 Link parse_link(const std::string& text);
 
-// "inter=100mbit..100gbit": rates in bytes a second. Throws as above.
+// "inter=100mbit..100gbit": rates in bytes per second. Throws as above.
 struct RateRange {
   double from, to;
 };

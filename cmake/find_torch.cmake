@@ -13,24 +13,15 @@ if(NOT Torch_FOUND)
 endif()
 message(STATUS "LibTorch ${Torch_VERSION}: ${Torch_DIR}")
 
-# torch.h costs half a minute a file: it is compiled once, here, and every target with torch reuses it.
-add_library(laconic_torch_header OBJECT ${CMAKE_CURRENT_LIST_DIR}/torch_header.cc)
-target_precompile_headers(laconic_torch_header PRIVATE <torch/torch.h>)
-
-# laconic_use_torch(target scope): links LibTorch, with the precompiled header.
+# laconic_use_torch(target scope): links LibTorch. Its headers cost a quarter of a minute a file, and a precompiled one two
+# minutes: the files of a target are compiled as one.
 function(laconic_use_torch target scope)
   target_link_libraries(${target} ${scope} torch torch_library)
   # LibTorch's folder has the headers of another fmt, without its library, and stands before the system's.
   target_compile_definitions(${target} ${scope} FMT_HEADER_ONLY)
-  laconic_torch_settings(${target})
-  target_precompile_headers(${target} REUSE_FROM laconic_torch_header)
-endfunction()
-
-# What must be equal where a precompiled header is shared. ccache needs to see that one is used.
-function(laconic_torch_settings target)
   target_compile_features(${target} PRIVATE cxx_std_20)
   target_compile_options(${target} PRIVATE -O2 -g1 -ffp-contract=off
-    $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+    # It takes a file that is part of a larger one for a header.
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${LACONIC_UNITY} UNITY_BUILD_BATCH_SIZE 0)
 endfunction()
-target_link_libraries(laconic_torch_header PRIVATE torch torch_library)
-laconic_torch_settings(laconic_torch_header)

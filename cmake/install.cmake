@@ -28,6 +28,20 @@ set(LACONIC_IS_STATIC FALSE)
 if(type STREQUAL "STATIC_LIBRARY")
   set(LACONIC_IS_STATIC TRUE)
 endif()
+# pkg-config; a static laconic brings the libraries that a shared one links itself.
+set(pc_requires libhwy libxxhash)
+if(LACONIC_IS_STATIC)
+  list(JOIN pc_requires ", " pc_requires)
+  set(LACONIC_PC_REQUIRES "fmt, ${pc_requires}")
+else()
+  set(LACONIC_PC_REQUIRES "fmt")
+endif()
+# Wherever the files were moved to: the prefix as seen from <libdir>/pkgconfig.
+file(RELATIVE_PATH LACONIC_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+cmake_path(ABSOLUTE_PATH CMAKE_INSTALL_LIBDIR BASE_DIRECTORY "\${prefix}" OUTPUT_VARIABLE LACONIC_PC_LIBDIR)
+cmake_path(ABSOLUTE_PATH CMAKE_INSTALL_INCLUDEDIR BASE_DIRECTORY "\${prefix}" OUTPUT_VARIABLE LACONIC_PC_INCLUDEDIR)
+configure_file(cmake/laconic.pc.in ${PROJECT_BINARY_DIR}/cmake/laconic.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/cmake/laconic.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 configure_package_config_file(cmake/laconic-config.cmake.in
   ${PROJECT_BINARY_DIR}/cmake/laconic-config.cmake INSTALL_DESTINATION ${package})
 write_basic_package_version_file(

@@ -17,10 +17,10 @@ file(CONFIGURE OUTPUT ${LACONIC_GENERATED}/laconic/optim/built_in_methods.h @ONL
 
 #include \"laconic/optim/method.h\"
 
-namespace laconic {
+namespace laconic::inline optim {
 
 @declarations@
 inline std::deque<Method> built_in_methods() { return {@calls@}; }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim
 ")

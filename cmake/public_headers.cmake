@@ -11,18 +11,17 @@ set(LACONIC_PUBLIC_HEADERS
   laconic/core/hash.h
   laconic/core/parallel.h
   laconic/core/random.h
-  laconic/kernels/dense.h
-  laconic/kernels/plain.h
-  laconic/kernels/random_sign.h
-  laconic/kernels/sign.h
-  laconic/kernels/target.h
-  laconic/kernels/update.h
+  laconic/device/device.h
+  laconic/device/pass.h
+  laconic/kernels/arithmetic.h
+  laconic/optim/bucket_tracker.h
   laconic/optim/config.h
   laconic/optim/optimizer.h
   laconic/optim/learning_rate.h
   laconic/optim/method.h
   laconic/optim/option.h
   laconic/optim/rest.h
+  laconic/optim/gradient_rule.h
   laconic/optim/rule.h
   laconic/optim/schedule.h
   laconic/optim/policy.h

@@ -9,9 +9,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 find_program(LACONIC_CCACHE ccache)
 mark_as_advanced(LACONIC_CCACHE)
 if(LACONIC_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # What ccache asks for before it takes precompiled headers, beside -fpch-preprocess (find_torch.cmake).
-  set(CMAKE_CXX_COMPILER_LAUNCHER
-    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${LACONIC_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${LACONIC_CCACHE})
 endif()
 
 if(LACONIC_SANITIZE)

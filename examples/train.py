@@ -28,4 +28,4 @@ for step in range(steps):
 
 if rank == 0:
     stats = optimizer.stats()
-    print(f"loss {loss.item():.3f}, {stats['bits_per_parameter_per_step']:.2f} bits a parameter a step, {optimizer.describe()}")
+    print(f"loss {loss.item():.3f}, {stats['bits_per_parameter_per_step']:.2f} bits per parameter and step, {optimizer.describe()}")

@@ -42,8 +42,8 @@ class OneMean {
   OneMean(const MeanConfig& config, Transport& transport, int ranks_per_node, int threads)
       : metered_(make_metered(transport, traffic_, std::max(0, ranks_per_node))),
         nodes_(make_nodes(*metered_, ranks_per_node)),
-        pool_(threads),
-        mean_(make_mean(config, nodes_, pool_)) {}
+        device_(make_host_device(threads)),
+        mean_(make_mean(config, nodes_, *device_)) {}
   // The lock is taken again to let go of the groups that nodes were split into.
   ~OneMean() {
     nb::gil_scoped_release unlocked;
@@ -63,7 +63,7 @@ class OneMean {
   Traffic traffic_;
   std::unique_ptr<Transport> metered_;
   Nodes nodes_;
-  Pool pool_;
+  std::unique_ptr<Device> device_;
   std::unique_ptr<Mean> mean_;
 };
 

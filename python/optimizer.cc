@@ -8,6 +8,7 @@
 
 #include "laconic/checkpoint/checkpoint.h"
 #include "laconic/core/error.h"
+#include "laconic/optim/bucket_tracker.h"
 #include "laconic/optim/method.h"
 #include "laconic/optim/optimizer.h"
 
@@ -58,7 +59,8 @@ class Handle {
   std::unique_ptr<Optimizer> optimizer_;
 };
 
-using Rates = std::vector<std::pair<double, double>>;  // lr, weight decay of each group
+using Extents = std::vector<std::pair<std::size_t, std::size_t>>;  // begin, count
+using Rates = std::vector<std::pair<double, double>>;              // lr, weight decay of each group
 
 std::vector<GroupStep> steps_of(const Rates& groups) {
   std::vector<GroupStep> steps;
@@ -140,8 +142,8 @@ nb::dict totals(const Handle& self) {
   return all;
 }
 
-std::vector<std::pair<std::size_t, std::size_t>> buckets(const Handle& self) {
-  std::vector<std::pair<std::size_t, std::size_t>> all;
+Extents buckets(const Handle& self) {
+  Extents all;
   for (int b = 0; b < self->buckets(); ++b) {
     const NamedRange range = self->bucket(b);
     all.emplace_back(range.begin, range.count);
@@ -156,12 +158,27 @@ void redistribute(Handle& self, int bucket, const std::map<std::string, Floats>&
   self->redistribute(bucket, copies);
 }
 
-// Options that a resume must leave as they were.
-std::vector<std::string> fixed_options(const std::string& algorithm) {
-  std::vector<std::string> names;
-  for (const Option& option : method_named(algorithm).all_options())
-    if (!option.may_change) names.emplace_back(option.name);
-  return names;
+std::vector<NamedRange> ranges_of(const Extents& extents) {
+  std::vector<NamedRange> all;
+  for (const auto& [begin, count] : extents) all.push_back({{}, begin, count});
+  return all;
+}
+
+void bind_tracker(nb::module_& module) {
+  nb::class_<BucketTracker>(module, "BucketTracker")
+      .def(
+          "__init__",
+          [](BucketTracker* self, const Extents& ranges, const Extents& buckets) {
+            new (self) BucketTracker(ranges_of(ranges), ranges_of(buckets));
+          },
+          "ranges"_a, "buckets"_a)
+      .def("begin", &BucketTracker::begin, "expected"_a, "waits_for_all"_a)
+      .def("arrived", &BucketTracker::arrived, "range"_a)
+      .def("release", &BucketTracker::release, "range"_a)
+      .def("released", &BucketTracker::released, "range"_a)
+      .def("inside", &BucketTracker::inside, "bucket"_a)
+      .def_prop_ro("started", &BucketTracker::started)
+      .def_prop_ro("arrivals", &BucketTracker::arrivals);
 }
 
 void bind_checkpoints(nb::module_& module) {
@@ -227,7 +244,7 @@ void bind_optimizer(nb::module_& module) {
       .def("describe", [](const Handle& self) { return self->describe(); })
       .def("config", [](const Handle& self) { return to_text(self->config()); })
       .def("state", &state);
-  module.def("fixed_options", &fixed_options, "algorithm"_a);
+  bind_tracker(module);
   bind_checkpoints(module);
 }
 

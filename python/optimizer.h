@@ -21,6 +21,7 @@ inline std::span<float> span_of(const Floats& array) { return {array.data(), arr
 nanobind::list pieces(const std::vector<State>& states, nanobind::handle owner);
 
 void bind_means(nanobind::module_& module);
+void bind_methods(nanobind::module_& module);
 void bind_optimizer(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);
 

@@ -11,21 +11,16 @@ from collections import defaultdict
 
 import rules
 
-# Folders of the library that have a namespace of their own; one that is not listed may still use laconic itself.
-LIBRARY = {
-    "laconic/kernels": "laconic::kernels",
-    "laconic/plan": "laconic::plan",
-    "laconic/torch": "laconic::torch",
-    "laconic/wire": "laconic::wire",
-    "python": "laconic::python",
-}
+# Besides those of app: the namespace of a folder of the library is laconic::FOLDER. Those of the public API are inline,
+# so that users write laconic::Mean.
+OUTSIDE = {"python": "laconic::python"}
 # Namespaces of others, in which types may be specialised or declared.
 OTHERS = {"std", "fmt", "nlohmann", "CLI", "nanobind", "nanobind::detail"}
 
 SKIPPED = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"'
     r"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*|^HWY_\w+\(\);?$", re.S | re.M)
-NAMESPACE = re.compile(r"^(?:inline\s+)?namespace\b\s*(?:\[\[.*?\]\]\s*)?([\w:]*)$", re.S)
+NAMESPACE = re.compile(r"^(?:inline\s+)?namespace\b\s*(?:\[\[.*?\]\]\s*)?((?:\w|::inline |:)*)$", re.S)
 TYPE = re.compile(r"^(?:template\s*<.*>\s*)?(?:enum\s+class|enum\s+struct|class|struct|union|enum)\s+"
                   r"(?:\[\[.*?\]\]\s*|alignas\s*\([^)]*\)\s*)*([\w:]+(?:<[^{]*?>)?)\s*(?:final\s*)?(?::(?!:).*)?$", re.S)
 DECLARED = re.compile(r"^(?:template\s*<.*>\s*)?(?:class|struct|union|enum(?:\s+class)?)\s+[\w:]+(?:\s*:\s*[\w:]+)?$", re.S)
@@ -47,7 +42,7 @@ def statements(text):
             if sign != "}" or head:
                 yield head, sign, line, tuple(scopes)
             if sign == "{" and (name := NAMESPACE.match(head)):
-                scopes.append(name[1])
+                scopes.append(name[1].replace("inline ", ""))
             elif sign == "{":
                 depth = 1
             elif sign == "}" and scopes:
@@ -63,7 +58,9 @@ def namespace_of(path):
     folder = path.rpartition("/")[0]
     if path.startswith("app/"):
         return "::".join(["laconic", *folder.split("/")])
-    return LIBRARY.get("/".join(folder.split("/")[:2]))
+    if path.startswith("laconic/"):
+        return "::".join(folder.split("/")[:2])
+    return OUTSIDE.get(folder)
 
 
 def types_of(text):
@@ -115,8 +112,8 @@ ALLOWED = {
     "app/report/a.cc": "namespace laconic::app::report {\nnamespace {\nstruct Options {};\n}\nvoid f() {\n  struct Local {};\n}\n}",
     "app/report/b.cc": "namespace laconic::app::report {\nnamespace {\nstruct Options {};\n}\nvoid g() {\n  struct Local {};\n}\n}",
     "app/report/c.cc": "namespace laconic {\nnamespace fs = std::filesystem;\n}\ntemplate <>\nstruct std::hash<int> {};\n",
-    "laconic/core/a.h": "namespace laconic {\nstruct Place {};\n}",
-    "laconic/optim/a.h": "namespace laconic {\nstruct Place {};\n}",
+    "laconic/core/a.h": "namespace laconic::inline core {\nstruct Place {};\n}",
+    "laconic/optim/a.h": "namespace laconic::inline optim {\nstruct Place {};\n}",
     "laconic/kernels/a.cc": "namespace laconic::kernels::HWY_NAMESPACE {\nstruct Lane final : Base<int> {};\n}",
 }
 REFUSED = {  # each is wrong in its second line
@@ -127,6 +124,7 @@ REFUSED = {  # each is wrong in its second line
     "app/report/twins.h": "namespace laconic::app { namespace report {\nclass Seen {};\n}\n}",
     "app/other.h": "namespace laconic::app {\nenum class Exit : int { kOne };\n}",
     "laconic/kernels/b.h": "namespace laconic {\nvoid sign();\n}",
+    "laconic/transport/b.h": "namespace laconic {\nstruct Kind {};\n}",
     "laconic/kernels/c.cc": "namespace laconic::kernels::HWY_NAMESPACE {\ntemplate <typename T> struct Lane {};\n}",
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/results.md and README's tables are what the records under bench/results/ say."""
+"""docs/explanation/results.md, README's tables and its chart are those of the records under bench/results/."""
 import json
 import re
 import shutil
@@ -22,9 +22,10 @@ class ResultsPage(unittest.TestCase):
         self.assertEqual(stale(ROOT), set(), "run bench/results_page.py")
 
     def test_a_record_that_changes_makes_the_pages_that_show_it_stale(self):
-        page, readme = "docs/results.md", "README.md"
+        page, readme, chart = "docs/explanation/results.md", "README.md", "docs/time-to-quality.svg"
         for name, field, factor, pages in (("text", "final_loss_mean", 2, {page, readme}), ("plan", "error", 50, {page, readme}),
-                                           ("gpt2", "loss_last", 2, {page}), ("kernels", "ratio", 0.5, {readme})):
+                                           ("gpt2", "loss_last", 2, {page}), ("kernels", "ratio", 0.5, {readme}),
+                                           ("network_text_100mbit", "seconds_to_baseline", 2, {page, chart})):
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:
                 root = Path(folder)
                 for part in ("bench/results", "docs"):

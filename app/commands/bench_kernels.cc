@@ -7,6 +7,7 @@
 #include "laconic/core/buffer.h"
 #include "laconic/core/error.h"
 #include "laconic/kernels/dense.h"
+#include "laconic/kernels/integer.h"
 #include "laconic/kernels/plain.h"
 #include "laconic/kernels/random_sign.h"
 #include "laconic/kernels/sign.h"
@@ -19,9 +20,10 @@ namespace {
 namespace k = kernels;
 
 constexpr std::size_t kBlock = 4096;
+constexpr std::size_t kIntegers = 256;  // elements per scale
 constexpr int kVoices = 4;
 
-struct Options {
+struct KernelsOptions {
   std::size_t elements = std::size_t{64} << 20;
   int repeats = 7;
   bool json = false;
@@ -29,16 +31,16 @@ struct Options {
 };
 
 // The arrays that the kernels work on. Values stay near their start however often a kernel runs.
-struct Arrays {
-  explicit Arrays(std::size_t n)
+struct KernelArrays {
+  explicit KernelArrays(std::size_t n)
       : g(n),
         m(n),
         v(n),
         x(n),
         e(n),
-        bits(n / 8 + 8),
-        coded(n / 8 + 8),
-        scales(n / kBlock + 1),
+        bits(n + 64),
+        coded(n + 64),
+        scales(n / kIntegers + 1),
         active(n / 64 / 8 + 8),
         counts(n / 64 * 24 + 24),
         voters(n / 64 + 1),
@@ -49,7 +51,7 @@ struct Arrays {
       m[i] = static_cast<float>(static_cast<std::int32_t>(r[1])) * 0x1p-32F;
       v[i] = 0.5F + static_cast<float>(r[2]) * 0x1p-33F;
       x[i] = static_cast<float>(static_cast<std::int32_t>(r[3])) * 0x1p-31F;
-      bits[i / 8] = static_cast<std::uint8_t>(r[0]);
+      bits[i] = static_cast<std::uint8_t>(r[0]);
     }
     std::fill_n(scales.data(), scales.size(), 0.5F);
     std::memset(active.data(), 0xFF, active.size());
@@ -70,7 +72,7 @@ struct Case {
   std::function<void(std::size_t at, std::size_t count)> run;  // one block
 };
 
-std::vector<Case> cases(Arrays& a) {
+std::vector<Case> cases(KernelArrays& a) {
   constexpr const char* kStreaming = "streaming";
   constexpr const char* kCompute = "compute";
   static const k::AdamStep step{0.9F, 0.1F, 0.999F, 0.001F, 1e-4F, 1.0F, 1.0F, 1e-8F, 0.0F};
@@ -85,6 +87,42 @@ std::vector<Case> cases(Arrays& a) {
       k::measure(g + i, e + i, nullptr, n, norm, t, lanes);
       s[i / kBlock] = k::scale_of(k::fold(lanes), n, norm);
       k::code(t, nullptr, n, s[i / kBlock], 1.0F, e + i, coded + i / 8);
+    };
+  };
+  const auto for_each_scale = [](std::size_t i, std::size_t n, const auto& work) {
+    for (std::size_t at = i; at < i + n; at += kIntegers) work(at, std::min(kIntegers, i + n - at));
+  };
+  const auto encode_integers = [=](int width) {
+    return [=](std::size_t i, std::size_t n) {
+      for_each_scale(i, n, [=](std::size_t at, std::size_t count) {
+        k::Lanes lanes;
+        k::measure_largest(g + at, e + at, nullptr, count, t, lanes);
+        s[at / kIntegers] = k::integer_scale(k::largest_of(lanes), width);
+        k::to_integers(t, nullptr, count, width, s[at / kIntegers], 1.0F, e + at,
+                       coded + at * static_cast<std::size_t>(width) / 8);
+      });
+    };
+  };
+  const auto integers_at = [=](std::size_t at, int width) {
+    return k::Integers{s[at / kIntegers], bits + at * static_cast<std::size_t>(width) / 8};
+  };
+  const auto decode_integers = [=](int width) {
+    return [=](std::size_t i, std::size_t n) {
+      for_each_scale(i, n, [=](std::size_t at, std::size_t count) {
+        k::from_integers(integers_at(at, width), width, count, m + at);
+      });
+    };
+  };
+  const auto serve_integers = [=](int width) {
+    return [=](std::size_t i, std::size_t n) {
+      for_each_scale(i, n, [=](std::size_t at, std::size_t count) {
+        k::Integers from[kVoices];
+        for (auto& one : from) one = integers_at(at, width);
+        k::Lanes lanes;
+        k::sum_integers(from, kVoices, width, 1.0F / kVoices, e + at, nullptr, count, t, lanes);
+        k::to_integers(t, nullptr, count, width, k::integer_scale(k::largest_of(lanes), width),
+                       1.0F, e + at, coded + at * static_cast<std::size_t>(width) / 8);
+      });
     };
   };
   return {
@@ -113,6 +151,38 @@ std::vector<Case> cases(Arrays& a) {
          const float scale = k::scale_of(k::fold(lanes), n, k::Norm::kL2);
          k::code(t, nullptr, n, scale, 1.0F, e + i, coded + i / 8);
        }},
+      {"encode_int8",
+       kStreaming,
+       {.reads = {g}, .updates = {e}, .bits_out = coded, .bits_per_element = 8},
+       encode_integers(8)},
+      {"encode_int4",
+       kStreaming,
+       {.reads = {g}, .updates = {e}, .bits_out = coded, .bits_per_element = 4},
+       encode_integers(4)},
+      {"encode_int2",
+       kStreaming,
+       {.reads = {g}, .updates = {e}, .bits_out = coded, .bits_per_element = 2},
+       encode_integers(2)},
+      {"decode_int8",
+       kStreaming,
+       {.writes = {m}, .bits_in = bits, .bits_per_element = 8},
+       decode_integers(8)},
+      {"decode_int4",
+       kStreaming,
+       {.writes = {m}, .bits_in = bits, .bits_per_element = 4},
+       decode_integers(4)},
+      {"decode_int2",
+       kStreaming,
+       {.writes = {m}, .bits_in = bits, .bits_per_element = 2},
+       decode_integers(2)},
+      {"combine_int8_4",
+       kCompute,
+       {.updates = {e}, .bits_in = bits, .bits_out = coded, .bits_per_element = 8},
+       serve_integers(8)},
+      {"combine_int4_4",
+       kCompute,
+       {.updates = {e}, .bits_in = bits, .bits_out = coded, .bits_per_element = 4},
+       serve_integers(4)},
       {"sgdm",
        kStreaming,
        {.reads = {g}, .updates = {m, x}},
@@ -204,7 +274,7 @@ void verify() {
   const std::string best = k::target();
   for (const std::string& target : k::targets()) {
     k::set_target(target);
-    Arrays arrays(kSize);
+    KernelArrays arrays(kSize);
     std::size_t number = 0;
     for (const Case& one : cases(arrays)) {
       for (std::size_t at = 0; at < kSize; at += kBlock) one.run(at, kBlock);
@@ -226,10 +296,10 @@ void verify() {
   k::set_target("");
 }
 
-void run(const Options& options) {
+void run(const KernelsOptions& options) {
   verify();
   if (!options.target.empty()) k::set_target(options.target);
-  Arrays arrays(options.elements);
+  KernelArrays arrays(options.elements);
   Rows rows(options.elements, options.repeats, options.json);
   for (const Case& one : cases(arrays))
     rows.measure(one.name, one.limit, {one.traffic}, [&] {
@@ -241,7 +311,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_bench_kernels(CLI::App& bench) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<KernelsOptions>();
   CLI::App* command = bench.add_subcommand("kernels", "Each kernel against the speed of memory");
   command->footer("Example: laconic bench kernels --elements 67108864 --json");
   command->add_option("--elements", options->elements, "Length of the arrays")

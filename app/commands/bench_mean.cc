@@ -22,7 +22,7 @@
 namespace laconic::app::commands {
 namespace {
 
-struct Options {
+struct MeanOptions {
   std::string kind = "one-bit", codec = "sign", form = "two-round", transport = "threads", emulate,
               wire = "fp32";
   std::size_t elements = std::size_t{4} << 20, scale_block = 4096;
@@ -31,13 +31,13 @@ struct Options {
 };
 
 // The codec of a kind; `coded` leaves the choice to --codec.
-std::string codec_of(const Options& options) {
+std::string codec_of(const MeanOptions& options) {
   if (options.kind == "coded") return options.codec;
   if (options.kind == "dense") return options.wire;
   return options.kind == "one-bit" ? "sign" : "random-sign";
 }
 
-MeanConfig config_of(const Options& options) {
+MeanConfig config_of(const MeanOptions& options) {
   MeanConfig config{.codec = codec_of(options),
                     .elements = options.elements,
                     .scale_block = options.scale_block,
@@ -69,15 +69,17 @@ T greatest(Transport& transport, const T& mine) {
 // One rank of the benchmark.
 class Rank {
  public:
-  Rank(const Options& options, Transport& engine, std::shared_ptr<Network> network, MpiSession* mpi)
+  Rank(const MeanOptions& options, Transport& engine, std::shared_ptr<Network> network,
+       MpiSession* mpi)
       : options_(options),
         engine_(engine),
         mpi_(mpi),
         codec_(codec_of(options)),
-        pool_(options.threads > 0
-                  ? options.threads
-                  : std::max(
-                        1, static_cast<int>(std::thread::hardware_concurrency()) / engine.size())),
+        device_(make_host_device(
+            options.threads > 0
+                ? options.threads
+                : std::max(1,
+                           static_cast<int>(std::thread::hardware_concurrency()) / engine.size()))),
         values_(options.elements),
         work_(options.elements) {
     Transport* below = &engine;
@@ -87,7 +89,7 @@ class Rank {
     }
     metered_ = make_metered(*below, traffic_, std::max(0, options.ranks_per_node));
     nodes_ = make_nodes(*metered_, options.ranks_per_node);
-    mean_ = make_mean(config_of(options), nodes_, pool_);
+    mean_ = make_mean(config_of(options), nodes_, *device_);
     for (std::size_t i = 0; i < options.elements; ++i) values_[i] = value_of(engine.rank(), i);
   }
 
@@ -186,7 +188,7 @@ class Rank {
         {"elements", options_.elements},
         {"ranks", engine_.size()},
         {"ranks_per_node", nodes_.per_node},
-        {"threads_per_rank", pool_.threads()},
+        {"threads_per_rank", device_->pool().threads()},
         {"seconds", took.median},
         {"seconds_least", took.least},
         {"seconds_most", took.most},
@@ -209,11 +211,11 @@ class Rank {
     return row;
   }
 
-  const Options& options_;
+  const MeanOptions& options_;
   Transport& engine_;
   MpiSession* mpi_;
   std::string codec_;
-  Pool pool_;
+  std::unique_ptr<Device> device_;
   std::unique_ptr<Transport> emulated_, metered_;
   Traffic traffic_;
   Nodes nodes_;
@@ -221,7 +223,7 @@ class Rank {
   Buffer<float> values_, work_;
 };
 
-void print(const Options& options, const nlohmann::json& row) {
+void print(const MeanOptions& options, const nlohmann::json& row) {
   if (options.json) {
     fmt::print("{}\n", nlohmann::json::array({row}).dump(2));
     return;
@@ -245,13 +247,13 @@ void print(const Options& options, const nlohmann::json& row) {
                1e2 * number("wire_share"));
 }
 
-void finish(const Options& options, const nlohmann::json& row) {
+void finish(const MeanOptions& options, const nlohmann::json& row) {
   print(options, row);
   if (!row["verified"].get<bool>())
     fail(Code::kCorrupt, "the result is wrong: it differs between ranks or from what went in");
 }
 
-void run_on_threads(const Options& options, std::optional<Link> link) {
+void run_on_threads(const MeanOptions& options, std::optional<Link> link) {
   std::shared_ptr<Network> network;
   if (link)
     network = std::make_shared<Network>(options.ranks, std::max(1, options.ranks_per_node), *link);
@@ -264,7 +266,7 @@ void run_on_threads(const Options& options, std::optional<Link> link) {
   finish(options, row);
 }
 
-void run_mpi(const Options& options, std::optional<Link> link) {
+void run_mpi(const MeanOptions& options, std::optional<Link> link) {
   run_under_mpi([&](MpiSession& mpi) {
     Transport& world = mpi.world();
     if (options.ranks != 0 && options.ranks != world.size())
@@ -284,7 +286,7 @@ void run_mpi(const Options& options, std::optional<Link> link) {
   });
 }
 
-void run(const Options& options, bool ranks_given) {
+void run(const MeanOptions& options, bool ranks_given) {
   std::optional<Link> link;
   if (!options.emulate.empty()) link = parse_link(options.emulate);
   if (options.transport == "threads") {
@@ -293,7 +295,7 @@ void run(const Options& options, bool ranks_given) {
            "under mpirun every process would start ranks of its own: add --transport mpi");
     return run_on_threads(options, link);
   }
-  Options mpi = options;
+  MeanOptions mpi = options;
   if (!ranks_given) mpi.ranks = 0;
   run_mpi(mpi, link);
 }
@@ -301,7 +303,7 @@ void run(const Options& options, bool ranks_given) {
 }  // namespace
 
 void add_bench_mean(CLI::App& bench) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<MeanOptions>();
   CLI::App* command =
       bench.add_subcommand("mean", "The mean of one vector over ranks: time, bytes, rounds");
   command->footer(

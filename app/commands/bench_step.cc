@@ -4,24 +4,23 @@
 #include "app/commands/commands.h"
 #include "app/plan/arms.h"
 #include "app/sweeps.h"
+#include "laconic/optim/method.h"
 #include "laconic/optim/optimizer.h"
 #include "laconic/transport/threads.h"
 
 namespace laconic::app::commands {
 namespace {
 
-namespace k = kernels;
+constexpr std::size_t kTile = laconic::kTile;
 
-constexpr std::size_t kTile = Mean::kTile;
-
-struct Options {
+struct StepOptions {
   std::size_t elements = std::size_t{64} << 20;
   int repeats = 7;
   bool json = false;
   std::string only;
 };
 
-// Steps of one rank: nothing to exchange. 0/1 Adam is measured on its silent steps.
+// Steps of one rank: nothing to exchange. Methods with local steps take those only.
 class Alone {
  public:
   Alone(const std::string& algorithm, Arrays& arrays) : world_(make_threads(1)) {
@@ -41,50 +40,37 @@ class Alone {
   std::unique_ptr<Optimizer> optimizer_;
 };
 
-void run(const Options& options) {
+void measure(Rows& rows, Arrays& arrays, const Method& method) {
   constexpr const char* kStreaming = "streaming";
-  Arrays a(options.elements);
-  float *g = a.g.data(), *x = a.x.data(), *m = a.m.data(), *v = a.v.data(), *e = a.e.data();
+  const char* name = method.name.c_str();
+  if (const Sweep* whole = sweep_named(method.exact ? method.sweeps.exact : method.sweeps.local)) {
+    Alone alone(method.name, arrays);
+    return rows.measure(name, kStreaming, {whole->traffic(arrays)}, [&] { alone.step(); });
+  }
+  const Sweep* before = sweep_named(method.sweeps.before);
+  const Sweep* after = sweep_named(method.sweeps.after);
+  if (before == nullptr || after == nullptr) return;
+  rows.measure(name, kStreaming, {before->traffic(arrays), after->traffic(arrays)}, [&] {
+    before->run(arrays);
+    after->run(arrays);
+  });
+}
+
+void run(const StepOptions& options) {
+  Arrays arrays(options.elements);
   Rows rows(options.elements, options.repeats, options.json);
-  const auto wanted = [&](const char* name) {
-    return options.only.empty() || options.only == name;
-  };
-  const auto optimizer = [&](const char* algorithm, const k::Traffic& traffic) {
-    if (!wanted(algorithm)) return;
-    Alone alone(algorithm, a);
-    rows.measure(algorithm, kStreaming, {traffic}, [&] { alone.step(); });
-  };
-  optimizer("sgdm", {.reads = {g}, .updates = {m, x}});
-  optimizer("adamw", {.reads = {g}, .updates = {m, v, x}});
-  std::uint8_t* bits = a.bits.data();
-  if (wanted("one-bit-adam"))
-    rows.measure("one-bit-adam", kStreaming,
-                 {{.reads = {g, m}, .updates = {e}, .bits_out = bits},
-                  {.reads = {v}, .updates = {x}, .writes = {m}, .bits_in = bits}},
-                 [&] {
-                   one_bit_code(a);
-                   one_bit_take(a);
-                 });
-  optimizer("zero-one-adam", {.reads = {g, v}, .updates = {m, e, x}});
-  if (wanted("birder"))
-    rows.measure(
-        "birder", kStreaming,
-        {{.reads = {g}, .updates = {m, e}, .bits_out = bits}, {.updates = {x}, .bits_in = bits}},
-        [&] {
-          birder_code(a);
-          birder_take(a);
-        });
+  for (const Method* method : methods())
+    if (options.only.empty() || options.only == method->name) measure(rows, arrays, *method);
 }
 
 }  // namespace
 
 void add_bench_step(CLI::App& bench) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<StepOptions>();
   CLI::App* command = bench.add_subcommand(
       "step", "The local part of each optimizer's step against the speed of memory");
   command->footer(
-      "No communication: sgdm and adamw with one rank, zero-one-adam on silent steps; one-bit-adam "
-      "and birder\n"
+      "No communication: exact methods with one rank, methods with local steps on those, others "
       "without serving a chunk.\nExample: laconic bench step --elements 67108864 --json");
   command->add_option("--elements", options->elements, "Parameters")
       ->check(CLI::Range(kTile, std::size_t{1} << 32))

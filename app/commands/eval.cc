@@ -6,16 +6,14 @@
 #include "app/commands/commands.h"
 #include "app/machine.h"
 #include "app/training/evaluation.h"
-#include "app/training/model_file.h"
 #include "app/training/run_config.h"
 #include "laconic/checkpoint/safetensors.h"
 #include "laconic/core/error.h"
-#include "laconic/transport/threads.h"
 
 namespace laconic::app::commands {
 namespace {
 
-struct Options {
+struct EvalOptions {
   std::filesystem::path folder;
   std::string data;
   int threads = 0;
@@ -35,18 +33,13 @@ training::RunConfig config_of(const std::filesystem::path& file) {
   return config;
 }
 
-void run(const Options& options) {
+void run(const EvalOptions& options) {
   const auto file = options.folder / "model.safetensors";
   training::RunConfig config = config_of(file);
   if (!options.data.empty()) config.data.path = options.data;
-  at::set_num_threads(options.threads > 0 ? options.threads : cores());
   const auto data = data::open_dataset(config.data);
-  const auto model = models::make_blank_model(config.model, data->shape());
-  training::read_model(file, *model, training::Names::kAll);
-  training::Quality quality;
-  run_threads(1, [&](Transport& world) {
-    quality = training::evaluate(*model, *data, 0, config.batch, world);
-  });
+  const training::Quality quality =
+      training::evaluate_file(file, config, *data, options.threads > 0 ? options.threads : cores());
   const char* metric = training::metric_name(data->shape());
   if (options.json)
     fmt::print("{}\n", nlohmann::json{{"task", config.data.task},
@@ -64,7 +57,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_eval(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EvalOptions>();
   CLI::App* command =
       app.add_subcommand("eval", "Loss and metric of a saved model on the validation set");
   command->footer("Example: laconic eval runs/fashion-mnist-resnet8-adamw");

@@ -11,14 +11,21 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct MethodsOptions {
   bool json = false;
   std::string name;
 };
 
 json to_json(const Option& option) {
-  return {{"name", option.name},       {"type", option.type}, {"default", option.default_text()},
-          {"allowed", option.allowed}, {"unit", option.unit}, {"may_change", option.may_change},
+  json words = json::array();
+  for (const Word& word : option.words) words.push_back(word.text);
+  return {{"name", option.name},
+          {"type", option.type},
+          {"default", option.default_text()},
+          {"allowed", option.allowed},
+          {"words", words},
+          {"unit", option.unit},
+          {"may_change", option.may_change},
           {"help", option.help}};
 }
 
@@ -32,6 +39,7 @@ json to_json(const Method& method) {
           {"exchanges", method.exchanges},
           {"codec", method.codec},
           {"exact", method.exact},
+          {"synced_weights", method.synced_weights},
           {"python", method.python},
           {"aliases", method.aliases},
           {"python_defaults", method.defaults},
@@ -46,7 +54,7 @@ void print(const Method& method) {
   fmt::print("\n");
 }
 
-void run(const Options& options) {
+void run(const MethodsOptions& options) {
   std::vector<const Method*> wanted = methods();
   if (!options.name.empty()) wanted = {&method_named(options.name)};
   if (options.json) {
@@ -63,10 +71,10 @@ void run(const Options& options) {
 }  // namespace
 
 void add_methods(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<MethodsOptions>();
   CLI::App* command = app.add_subcommand("methods", "What each optimizer does, and its options");
   command->footer(
-      "Options are set with --set optimizer.NAME=VALUE or in a config file.\n"
+      "MethodsOptions are set with --set optimizer.NAME=VALUE or in a config file.\n"
       "Examples:\n  laconic methods\n  laconic methods adamw --json");
   command->add_option("name", options->name, "Just this one");
   command->add_flag("--json", options->json, "An array of objects instead of text");

@@ -20,7 +20,7 @@ constexpr const char* kExample =
     "laconic plan --model bert-base --nodes 8 --per-node 8 --inter 10gbit,20us --intra 600gbit,3us "
     "--step-ms 90";
 
-struct Options {
+struct PlanOptions {
   std::string recipe, model, parameters, inter, intra, sweep, html;
   std::int64_t steps = 100'000;
   int nodes = 0, per_node = 1, threads = 1;
@@ -55,8 +55,8 @@ Probe probe(Transport& world) {
   return found;
 }
 
-// The launcher's ranks are the cluster, unless the options tell of another.
-void use(const Probe& found, Options& options, plan::Plan& plan) {
+// The launcher's ranks are the cluster, unless the options describe another.
+void use(const Probe& found, PlanOptions& options, plan::Plan& plan) {
   plan.scenario.speeds = found.speeds;
   plan.notes.push_back("coding speed: measured on one thread of this machine");
   if (found.hosts.empty()) return;
@@ -84,7 +84,7 @@ void use(const Probe& found, Options& options, plan::Plan& plan) {
              found.intra, options.inter);
 }
 
-laconic::plan::Cluster cluster_of(const Options& options) {
+laconic::plan::Cluster cluster_of(const PlanOptions& options) {
   laconic::plan::Cluster cluster{
       .nodes = options.nodes, .per_node = options.per_node, .inter = {}, .intra = {}};
   const auto link = [](const char* name, const std::string& text, bool needed) -> Link {
@@ -97,7 +97,7 @@ laconic::plan::Cluster cluster_of(const Options& options) {
   return cluster;
 }
 
-laconic::plan::Work work_of(const Options& options) {
+laconic::plan::Work work_of(const PlanOptions& options) {
   if (options.model.empty() && options.parameters.empty())
     fail(Code::kInvalidArgument, "give --model NAME or --params N, as in: {}", kExample);
   if (options.step_ms < 0)
@@ -111,8 +111,8 @@ laconic::plan::Work work_of(const Options& options) {
           .shares_cores = options.shares_cores};
 }
 
-// The shares of dense, coded and silent steps: a recipe's, or the defaults for so many steps.
-void set_schedules(const Options& options, plan::Plan& plan) {
+// The shares of exact, coded and local steps: a recipe's, or the defaults for so many steps.
+void set_schedules(const PlanOptions& options, plan::Plan& plan) {
   auto& rounds = plan.scenario.rounds;
   if (!options.recipe.empty()) {
     const laconic::plan::Recipe& recipe = laconic::plan::recipe(options.recipe);
@@ -126,7 +126,7 @@ void set_schedules(const Options& options, plan::Plan& plan) {
       fmt::format("a run of {} steps with the default schedules of each optimizer", options.steps));
 }
 
-void set_speeds(const Options& options, bool probed, plan::Plan& plan) {
+void set_speeds(const PlanOptions& options, bool probed, plan::Plan& plan) {
   constexpr double kReferenceMemory = 20;  // GB/s of one core where the defaults were measured
   double times = options.threads;
   if (options.memory_gb > 0) {
@@ -142,7 +142,7 @@ void set_speeds(const Options& options, bool probed, plan::Plan& plan) {
   plan.scenario.speeds = plan.scenario.speeds.faster(times);
 }
 
-plan::Plan make_plan(Options options, const std::optional<Probe>& found) {
+plan::Plan make_plan(PlanOptions options, const std::optional<Probe>& found) {
   plan::Plan plan;
   if (found) use(*found, options, plan);
   plan.model = options.model.empty() ? "model" : options.model;
@@ -172,13 +172,13 @@ void write_page(const plan::Plan& plan, const std::string& path) {
   if (!file) fail(Code::kFile, "cannot write {}: is its folder there and writable?", path);
 }
 
-void show(const Options& options, const std::optional<Probe>& found) {
+void show(const PlanOptions& options, const std::optional<Probe>& found) {
   const plan::Plan plan = make_plan(options, found);
   if (!options.html.empty()) write_page(plan, options.html);
   options.json ? fmt::print("{}\n", plan::to_json(plan).dump(2)) : plan::print(plan);
 }
 
-void run(const Options& options) {
+void run(const PlanOptions& options) {
   if (!options.recipe.empty() && !options.wants_cluster()) {
     const laconic::plan::Recipe& recipe = laconic::plan::recipe(options.recipe);
     options.json ? fmt::print("{}\n", plan::to_json(recipe).dump(2)) : plan::print(recipe);
@@ -192,7 +192,7 @@ void run(const Options& options) {
   });
 }
 
-void add_cluster_options(CLI::App& command, Options& options) {
+void add_cluster_options(CLI::App& command, PlanOptions& options) {
   command.add_option("--nodes", options.nodes, "Nodes of the cluster");
   command.add_option("--per-node", options.per_node, "Ranks of a node")->capture_default_str();
   command.add_option("--inter", options.inter,
@@ -200,7 +200,7 @@ void add_cluster_options(CLI::App& command, Options& options) {
   command.add_option("--intra", options.intra, "A rank's link inside its node, e.g. 600gbit,3us");
 }
 
-void add_work_options(CLI::App& command, Options& options) {
+void add_work_options(CLI::App& command, PlanOptions& options) {
   auto* model = command.add_option("--model", options.model, "A model by name, e.g. bert-base");
   command.add_option("--params", options.parameters, "Parameters of the model, e.g. 1.1e8 or 110M")
       ->excludes(model);
@@ -217,7 +217,7 @@ void add_work_options(CLI::App& command, Options& options) {
       ->capture_default_str();
 }
 
-void add_coding_options(CLI::App& command, Options& options) {
+void add_coding_options(CLI::App& command, PlanOptions& options) {
   command.add_option("--threads", options.threads, "Threads that code on a rank")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -235,7 +235,7 @@ void add_coding_options(CLI::App& command, Options& options) {
 }  // namespace
 
 void add_plan(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PlanOptions>();
   CLI::App* command =
       app.add_subcommand("plan", "Will it pay? Step times of dense and coded exchanges");
   command->footer(fmt::format(

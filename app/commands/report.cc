@@ -11,12 +11,12 @@
 namespace laconic::app::commands {
 namespace {
 
-struct Options {
+struct ReportOptions {
   std::vector<std::filesystem::path> folders;
   std::filesystem::path out;
 };
 
-void run(const Options& options) {
+void run(const ReportOptions& options) {
   auto out = options.out;
   if (out.empty())
     out = options.folders.size() == 1 ? options.folders.front() / "report.html" : "report.html";
@@ -27,7 +27,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_report(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReportOptions>();
   CLI::App* report = app.add_subcommand("report", "Write one HTML page about runs and comparisons");
   report->add_option("DIR", options->folders, "Folders that laconic train or laconic compare wrote")
       ->required();

@@ -16,20 +16,20 @@
 namespace laconic::app::commands {
 namespace {
 
-struct Options {
+struct TrainOptions {
   RunOptions run;
-  bool resume = false, overwrite = false;
+  bool resume = false, overwrite = false, keys = false;
   int restarts = 0;
 };
 
 // Both together begin anew where there is nothing to go on with.
-training::Start start_of(const Options& options, const std::filesystem::path& out) {
+training::Start start_of(const TrainOptions& options, const std::filesystem::path& out) {
   if (options.resume && (!options.overwrite || has_checkpoint(out / "checkpoint")))
     return training::Start::kResume;
   return options.overwrite ? training::Start::kOverwrite : training::Start::kFresh;
 }
 
-std::pair<training::RunConfig, training::Start> planned(const Options& options) {
+std::pair<training::RunConfig, training::Start> planned(const TrainOptions& options) {
   const auto given = options.run.assignments();
   training::RunConfig config;
   for (const training::Assignment& one : given) training::assign(config, one);
@@ -43,12 +43,12 @@ std::pair<training::RunConfig, training::Start> planned(const Options& options) 
   return {config, start};
 }
 
-[[noreturn]] void run_restarting(const Options& options) {
+[[noreturn]] void run_restarting(const TrainOptions& options) {
   if (under_mpirun())
     fail(Code::kInvalidArgument,
          "--restarts is for ranks that are threads; mpirun ends a job with its first rank that "
-         "dies: "
-         "start it again in a loop with --resume --overwrite (docs/reliability.md)");
+         "dies: start it again in a loop with --resume --overwrite "
+         "(docs/how-to/restart-after-faults.md)");
   std::vector<std::string> words = arguments();
   const auto given = std::ranges::find_if(
       words, [](const std::string& word) { return word.starts_with("--restarts"); });
@@ -56,7 +56,18 @@ std::pair<training::RunConfig, training::Start> planned(const Options& options) 
   throw Exit{training::run_with_restarts(words, {"--resume", "--overwrite"}, options.restarts)};
 }
 
-void run(const Options& options) {
+// One key per line, columns two spaces apart.
+void print_keys() {
+  const auto print = [](auto name, auto text, auto allowed, auto resume, auto help) {
+    fmt::print("{:<23}  {:<13}  {:<43}  {:<6}  {}\n", name, text, allowed, resume, help);
+  };
+  print("key", "default", "allowed", "resume", "meaning");
+  for (const training::KeyDescription& key : training::describe_keys())
+    print(key.name, key.default_text, key.allowed, key.may_change ? "free" : "same", key.help);
+}
+
+void run(const TrainOptions& options) {
+  if (options.keys) return print_keys();
   if (options.restarts > 0) run_restarting(options);
   const auto [config, start] = planned(options);
   training::Launcher launcher(command_line(), config.timeout);
@@ -70,7 +81,7 @@ void run(const Options& options) {
   if (!launcher.speaks()) return;
   const auto& summary = outcome.summary;
   fmt::print(
-      "validation loss {:.4f}, {} {:.4f}; {:.3f} bits a parameter and step in {} rounds; weights "
+      "validation loss {:.4f}, {} {:.4f}; {:.3f} bits per parameter and step in {} rounds; weights "
       "{}\n",
       summary["final_loss"].get<double>(), summary["metric"].get<std::string>(),
       summary["final_metric"].get<double>(), summary["bits_per_parameter_per_step"].get<double>(),
@@ -92,7 +103,7 @@ std::string optimizer_help() {
 }  // namespace
 
 void add_train(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TrainOptions>();
   CLI::App* command = app.add_subcommand("train", "Train a model on several ranks");
   command->footer(
       "Ranks are threads of this process; under mpirun the same command line uses its processes.\n"
@@ -132,6 +143,9 @@ void add_train(CLI::App& app) {
   command->add_flag_callback(
       "--tensorboard", [options] { options->run.options.emplace_back("run.tensorboard", "true"); },
       "Write TensorBoard event files beside the metrics");
+  command->add_flag("--keys", options->keys,
+                    "Print every key of --set and of config files, with defaults; laconic methods "
+                    "has those of [optimizer]");
   command->callback([options] { run(*options); });
 }
 

@@ -13,9 +13,9 @@ enum class Split : std::uint8_t { kTrain, kValidation };
 
 inline constexpr std::int64_t kIgnored = -100;  // a target that counts for nothing
 
-// Some examples, side by side. Images: values [n, channels, height, width], one target an example.
-// Tokens: tokens [n, length], targets one a token (language models; kIgnored where nothing is
-// asked) or one an example (classification).
+// Some examples, side by side. Images: values [n, channels, height, width], one target per example.
+// Tokens: tokens [n, length], targets one per token (language models; kIgnored where nothing is
+// asked) or one per example (classification).
 struct Batch {
   std::int64_t size = 0;
   std::vector<float> values;
@@ -56,7 +56,7 @@ struct DataConfig {
   // File or directory; empty: where the task's package puts it; "generated": no files. mlm takes
   // several, joined by ','. text and mlm read any text; mlm also a directory of sst2's files.
   std::string path;
-  std::int64_t context = 128;      // tokens an example
+  std::int64_t context = 128;      // tokens per example
   std::string tokenizer = "byte";  // "byte" or "bpe"
   std::int64_t vocabulary = 2048;  // bpe: how many tokens to train
   // bpe: what it is trained on, paths joined by ','; empty: `path`. Of a text its training part
@@ -75,7 +75,7 @@ struct DataConfig {
 // "fashion-mnist", "cifar10", "text", "mlm", "sst2".
 std::vector<std::string> task_names();
 
-// Throws Error(kInvalidArgument) with the nearest task name, Error(kFile) that says how to get the
+// Throws Error(kInvalidArgument) with the nearest task name, Error(kFile) with how to get the
 // data, Error(kCorrupt) naming file, place and both values.
 std::shared_ptr<const Dataset> open_dataset(const DataConfig& config);
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 // Files as data sets need them. What cannot be read or written is Error(kFile) with the path and
-// what the system said.
+// the system's error.
 namespace laconic::app::data {
 
 // "--data generated": made on the spot, without files.

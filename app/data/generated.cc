@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::int64_t kTrainImages = 4096, kValidationImages = 1024;
 constexpr std::int64_t kTrainSentences = 8192, kValidationSentences = 1024;
-constexpr std::int64_t kGrid = 5;   // points of a pattern each way
-constexpr std::int64_t kMoves = 2;  // pixels each way
+constexpr std::int64_t kGrid = 5;   // points of a pattern in each direction
+constexpr std::int64_t kMoves = 2;  // pixels in each direction
 
 // Random numbers of one example, one after the other.
 class Dice {

@@ -14,9 +14,9 @@ namespace laconic::app::data {
 // mixed with some of another class's, and noisy.
 std::pair<Images, Images> generated_images(std::int64_t channels, std::int64_t side);
 
-// Sentences about films from a small grammar; the label is what they say, also through a "not".
+// Sentences about films from a small grammar; the label is their opinion, also through a "not".
 std::vector<Sentence> generated_sentences(Split split);
 
-std::string generated_text();  // all generated sentences, one a line
+std::string generated_text();  // all generated sentences, one per line
 
 }  // namespace laconic::app::data

@@ -53,7 +53,7 @@ class Unpacked {
     std::uint8_t more = 0;
     const int got = ::gzread(file_, &more, 1);
     if (got > 0)
-      fail(Code::kCorrupt, "{} goes on after byte {}, where its header says it ends: get it anew",
+      fail(Code::kCorrupt, "{} continues after byte {}, where its header ends it: get it again",
            path_, place_);
     if (const std::string why = reason(); !why.empty())
       fail(Code::kCorrupt, "{} is damaged after byte {}{}: get it anew", path_, place_, why);

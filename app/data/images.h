@@ -21,7 +21,7 @@ struct Images {
 };
 
 // How pixels (as 0..1) become values, and how training images are varied: moved by up to `shift`
-// pixels each way, black coming in at the edges, and mirrored half of the time where `flip`.
+// pixels in each direction, black coming in at the edges, and mirrored half of the time where `flip`.
 struct ImageStyle {
   std::array<double, 3> mean{}, deviation{};  // of each channel
   int shift = 0;

@@ -7,11 +7,11 @@
 namespace laconic::app::models {
 namespace {
 
-constexpr double kEpsilon = 1e-12;
+constexpr double kBertEpsilon = 1e-12;
 constexpr double kUnseen = -1e9;  // finite: an example of nothing but padding must not give NaN
 
-struct Layer {
-  Layer(torch::nn::Module& root, const std::string& path, const ModelConfig& config, Draw& draw)
+struct BertLayer {
+  BertLayer(torch::nn::Module& root, const std::string& path, const ModelConfig& config, Draw& draw)
       : heads(config.heads) {
     const std::int64_t width = config.width;
     const auto linear = [&](const char* name, std::int64_t in, std::int64_t out) {
@@ -21,10 +21,10 @@ struct Layer {
     key = linear("attention.self.key", width, width);
     value = linear("attention.self.value", width, width);
     attended = linear("attention.output.dense", width, width);
-    attention_norm = place<Norm>(root, path + "attention.output.LayerNorm", width, kEpsilon);
+    attention_norm = place<Norm>(root, path + "attention.output.LayerNorm", width, kBertEpsilon);
     widened = linear("intermediate.dense", width, 4 * width);
     narrowed = linear("output.dense", 4 * width, width);
-    feed_norm = place<Norm>(root, path + "output.LayerNorm", width, kEpsilon);
+    feed_norm = place<Norm>(root, path + "output.LayerNorm", width, kBertEpsilon);
   }
 
   torch::Tensor attention(const torch::Tensor& x, const Sight& sight) const {
@@ -52,7 +52,7 @@ class Encoder : public Network {
     tokens_ = table("word_embeddings", shape.vocabulary);
     positions_ = table("position_embeddings", shape.length);
     segments_ = table("token_type_embeddings", 2);
-    norm_ = place<Norm>(*this, "bert.embeddings.LayerNorm", config.width, kEpsilon);
+    norm_ = place<Norm>(*this, "bert.embeddings.LayerNorm", config.width, kBertEpsilon);
     for (std::int64_t i = 0; i < config.depth; ++i)
       layers_.emplace_back(*this, fmt::format("bert.encoder.layer.{}.", i), config, draw);
   }
@@ -65,7 +65,7 @@ class Encoder : public Network {
     torch::Tensor x =
         (*tokens_)(inputs) + (positions_->first(inputs.size(1)) + segments_->first(1));
     x = dropped((*norm_)(x));
-    for (const Layer& layer : layers_) {
+    for (const BertLayer& layer : layers_) {
       x = (*layer.attention_norm)(x + dropped(layer.attention(x, sight)));
       x = (*layer.feed_norm)(x + dropped(layer.feed_forward(x)));
     }
@@ -80,7 +80,7 @@ class Encoder : public Network {
   std::int64_t padding_;
   std::shared_ptr<Embedding> tokens_, positions_, segments_;
   std::shared_ptr<Norm> norm_;
-  std::vector<Layer> layers_;
+  std::vector<BertLayer> layers_;
 };
 
 class MaskedBert : public Encoder {
@@ -91,7 +91,8 @@ class MaskedBert : public Encoder {
                   .register_parameter("bias", torch::zeros({shape.vocabulary}))),
         dense_(place<Linear>(*this, "cls.predictions.transform.dense", draw, config.width,
                              config.width, matrix_deviation(config.width))),
-        norm_(place<Norm>(*this, "cls.predictions.transform.LayerNorm", config.width, kEpsilon)) {}
+        norm_(place<Norm>(*this, "cls.predictions.transform.LayerNorm", config.width,
+                          kBertEpsilon)) {}
 
   torch::Tensor forward(const torch::Tensor& inputs) override {
     return tokens().logits((*norm_)(at::gelu((*dense_)(encode(inputs)))), bias_);

@@ -9,10 +9,10 @@
 namespace laconic::app::models {
 namespace {
 
-constexpr double kEpsilon = 1e-5;
+constexpr double kGpt2Epsilon = 1e-5;
 
-struct Layer {
-  Layer(torch::nn::Module& root, const std::string& path, const ModelConfig& config, Draw& draw)
+struct Gpt2Layer {
+  Gpt2Layer(torch::nn::Module& root, const std::string& path, const ModelConfig& config, Draw& draw)
       : heads(config.heads) {
     const std::int64_t width = config.width;
     const auto linear = [&](const char* name, std::int64_t in, std::int64_t out, double deviation) {
@@ -20,10 +20,10 @@ struct Layer {
     };
     // Each layer adds to the residual stream twice: its variance must not grow with the depth.
     const double added = matrix_deviation(config.width) / std::sqrt(2.0 * double(config.depth));
-    attention_norm = place<Norm>(root, path + "ln_1", width, kEpsilon);
+    attention_norm = place<Norm>(root, path + "ln_1", width, kGpt2Epsilon);
     query_key_value = linear("attn.c_attn", width, 3 * width, matrix_deviation(config.width));
     attended = linear("attn.c_proj", width, width, added);
-    feed_norm = place<Norm>(root, path + "ln_2", width, kEpsilon);
+    feed_norm = place<Norm>(root, path + "ln_2", width, kGpt2Epsilon);
     widened = linear("mlp.c_fc", width, 4 * width, matrix_deviation(config.width));
     narrowed = linear("mlp.c_proj", 4 * width, width, added);
   }
@@ -50,12 +50,12 @@ class Gpt2 : public Network {
         positions_(place<Embedding>(*this, "wpe", draw, shape.length, config.width)) {
     for (std::int64_t i = 0; i < config.depth; ++i)
       layers_.emplace_back(*this, fmt::format("h.{}.", i), config, draw);
-    norm_ = place<Norm>(*this, "ln_f", config.width, kEpsilon);
+    norm_ = place<Norm>(*this, "ln_f", config.width, kGpt2Epsilon);
   }
 
   torch::Tensor forward(const torch::Tensor& inputs) override {
     torch::Tensor x = dropout((*tokens_)(inputs) + positions_->first(inputs.size(1)), dropped_);
-    for (const Layer& layer : layers_) {
+    for (const Gpt2Layer& layer : layers_) {
       x = x + dropout(layer.attention(x), dropped_);
       x = x + dropout(layer.feed_forward(x), dropped_);
     }
@@ -65,7 +65,7 @@ class Gpt2 : public Network {
  private:
   double dropped_;
   std::shared_ptr<Embedding> tokens_, positions_;
-  std::vector<Layer> layers_;
+  std::vector<Gpt2Layer> layers_;
   std::shared_ptr<Norm> norm_;
 };
 

@@ -35,7 +35,7 @@ class Linear : public ::torch::nn::Module {
   ::torch::Tensor weight_, bias_;
 };
 
-// The module below `root` at a dotted path; missing ones on the way are made.
+// The module below `root` at a dotted path; missing ones on the path are made.
 ::torch::nn::Module& at_path(::torch::nn::Module& root, std::string_view path);
 
 // Makes a module below `root` at a dotted path, such as "encoder.layer.0.output.dense".

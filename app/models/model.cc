@@ -89,7 +89,7 @@ Reads reads(const data::DataShape& shape) {
 const char* describe(Reads data) {
   switch (data) {
     case Reads::kImages: return "images";
-    case Reads::kText: return "text, each token to be told from those before it";
+    case Reads::kText: return "text, for causal language modelling";
     case Reads::kBothSides: return "text with masked tokens or with classes";
   }
   return "";

@@ -14,7 +14,7 @@ double matrix_deviation(std::int64_t width) {
 }
 
 double embedding_deviation(std::int64_t width) {
-  return width < kPublishedWidth ? 1 / std::sqrt(double(width)) : kPublishedDeviation;
+  return double(width) < kPublishedWidth ? 1 / std::sqrt(double(width)) : kPublishedDeviation;
 }
 
 Embedding::Embedding(Draw& draw, std::int64_t count, std::int64_t width)

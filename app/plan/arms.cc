@@ -13,6 +13,8 @@ namespace {
 
 using laconic::plan::Topology;
 
+const std::string kBaseline = laconic::plan::MethodStep{}.algorithm;
+
 const char* name_of(Topology topology) {
   return topology == Topology::kAllReduce ? "all-reduce"
          : topology == Topology::kFlat    ? "flat"
@@ -20,7 +22,7 @@ const char* name_of(Topology topology) {
 }
 
 Arm all_reduce(bool bf16, const Rounds& rounds) {
-  return {.optimizer = "adamw",
+  return {.optimizer = kBaseline,
           .wire = bf16 ? "bf16" : "fp32",
           .exchange = name_of(Topology::kAllReduce),
           .method = {.topology = Topology::kAllReduce, .bf16 = bf16},
@@ -94,7 +96,7 @@ std::string where(const Scenario& scenario, const Arm& coded, const std::vector<
 }  // namespace
 
 std::vector<std::string> default_optimizers() {
-  std::vector<std::string> names = {"adamw"};
+  std::vector<std::string> names = {kBaseline};
   for (const Method* method : methods())
     if (!method->exact) names.push_back(method->name);
   return names;
@@ -167,16 +169,16 @@ std::string advice(const Scenario& scenario, const std::vector<Arm>& arms) {
   }
   const auto in_ms = [](const Arm& arm) { return 1e3 * arm.seconds(); };
   if (coded == nullptr)
-    return fmt::format("Of the dense ones use {} ({}): {:.1f} ms a step.", dense->name(),
+    return fmt::format("Of the dense ones use {} ({}): {:.1f} ms per step.", dense->name(),
                        dense->exchange, in_ms(*dense));
   if (dense->seconds() < kWorthIt * coded->seconds())
     return fmt::format(
-        "Use dense {} ({}), {:.1f} ms a step: the best coded exchange, {} ({}), needs {:.1f} ms "
+        "Use dense {} ({}), {:.1f} ms per step: the best coded exchange, {} ({}), needs {:.1f} ms "
         "and does not gain 3 %.{}",
         dense->wire, dense->exchange, in_ms(*dense), coded->name(), coded->exchange, in_ms(*coded),
         where(scenario, *coded, arms));
   return fmt::format(
-      "Use {} ({}), {:.1f} ms a step: {:.2f}x as fast as a dense all-reduce in fp32, {:.2f}x in "
+      "Use {} ({}), {:.1f} ms per step: {:.2f}x as fast as a dense all-reduce in fp32, {:.2f}x in "
       "bf16, {:.2f}x the best dense one ({} {}): more than 3 %.{}",
       coded->name(), coded->exchange, in_ms(*coded), coded->over_fp32, coded->over_bf16,
       dense->seconds() / coded->seconds(), dense->wire, dense->exchange,

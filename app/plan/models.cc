@@ -7,7 +7,7 @@
 namespace laconic::app::plan {
 namespace {
 
-// Those of app/models as `laconic train` makes them where nothing is said: small ResNets for
+// Those of app/models as `laconic train` makes them by default: small ResNets for
 // Fashion-MNIST's one channel, minis for the 260 tokens of bytes. BERT without the heads of its
 // tasks. Then others that people ask about.
 constexpr std::pair<const char*, std::size_t> kModels[] = {

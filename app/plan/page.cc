@@ -105,7 +105,7 @@ std::string plot(const Plan& plan) {
 std::string table(const Plan& plan) {
   std::string out =
       "<table><tr><th>optimizer<th>exchange<th>ms/step<th>x fp32<th>x bf16<th>exposed ms<th>coding "
-      "ms<th>MB inside<th>MB between<th>GB a rank<th>dense/coded/silent %</tr>";
+      "ms<th>MB inside<th>MB between<th>GB per rank<th>dense/coded/local %</tr>";
   for (const Arm& arm : plan.best) {
     const laconic::plan::Forecast& mean = arm.cost.mean;
     out += fmt::format(

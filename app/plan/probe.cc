@@ -6,6 +6,8 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <map>
+#include <string>
 
 #include "app/sweeps.h"
 #include "app/timing.h"
@@ -13,7 +15,7 @@
 #include "laconic/kernels/plain.h"
 #include "laconic/kernels/random_sign.h"
 #include "laconic/kernels/sign.h"
-#include "laconic/kernels/update.h"
+#include "laconic/optim/method.h"
 
 namespace laconic::app::plan {
 namespace {
@@ -102,31 +104,26 @@ void measure_coders(Arrays& a, laconic::plan::Speeds& s) {
 }
 
 void measure_updates(Arrays& a, laconic::plan::Speeds& s) {
-  const k::AdamStep step{0.9F, 0.1F, 0.999F, 0.001F, 1e-4F, 1.0F, 1.0F, 1e-8F, 0.0F};
-  float *g = a.g.data(), *m = a.m.data(), *v = a.v.data(), *x = a.x.data(), *e = a.e.data();
-  const auto beyond = [](double whole, double part) { return std::max(0.0, whole - part); };
-  s.methods.at("sgdm").exact.after = per_tile([&](std::size_t at) {
-    k::sgdm({0.9F, 1e-4F, 1.0F}, g + at, m + at, x + at, kTile);
-  });
-  s.methods.at("adamw").exact.after =
-      per_tile([&](std::size_t at) { k::adamw(step, g + at, m + at, v + at, x + at, kTile); });
-  s.methods.at("zero-one-adam").local = per_tile([&](std::size_t at) {
-    k::zero_one_local(step, 0.5F, g + at, m + at, v + at, e + at, x + at, kTile);
-  });
-  s.methods.at("one-bit-adam").coded = {
-      beyond(seconds_per_element([&] { one_bit_code(a); }), s.encode),
-      beyond(seconds_per_element([&] { one_bit_take(a); }), s.decode)};
-  s.methods.at("zero-one-adam").coded = {
-      beyond(seconds_per_element([&] { zero_one_code(a); }), s.encode),
-      beyond(seconds_per_element([&] { zero_one_take(a); }), s.decode)};
-  s.methods.at("birder").coded = {seconds_per_element([&] { birder_code(a); }),
-                                  beyond(seconds_per_element([&] { birder_take(a); }), s.decode)};
-  // Exact steps of methods that code are Adam's.
-  for (auto& [name, cost] : s.methods)
-    if (!method_named(name).exact) cost.exact = s.methods.at("adamw").exact;
+  std::map<std::string, double> measured;
+  // Sets `seconds` to those of a sweep beyond `part`; leaves it where there is no such sweep.
+  const auto measure = [&](const std::string& name, double part, double& seconds) {
+    const Sweep* sweep = sweep_named(name);
+    if (sweep == nullptr) return;
+    const auto [at, fresh] = measured.try_emplace(name, 0.0);
+    if (fresh) at->second = seconds_per_element([&] { sweep->run(a); });
+    seconds = std::max(0.0, at->second - part);
+  };
+  for (auto& [name, cost] : s.methods) {
+    const Method& method = method_named(name);
+    measure(method.sweeps.exact, 0, cost.exact.after);
+    // The draws of random signs count as part of what comes before.
+    measure(method.sweeps.before, method.codec == "random-sign" ? 0 : s.encode, cost.coded.before);
+    measure(method.sweeps.after, s.decode, cost.coded.after);
+    measure(method.sweeps.local, 0, cost.local);
+  }
 }
 
-// Of the two ranks of `pair`: seconds of one all-gather of `bytes` bytes a rank.
+// Of the two ranks of `pair`: seconds of one all-gather of `bytes` bytes per rank.
 double exchange_seconds(Transport& pair, std::size_t bytes, int times) {
   const Buffer<std::byte> mine(bytes), all(2 * bytes);
   pair.all_gather(mine.span(), all.span());

@@ -40,7 +40,7 @@ json forecast_json(const laconic::plan::Forecast& forecast) {
           {"bytes_between_nodes", forecast.bytes_between}};
 }
 
-// Seconds an element, a message and a byte.
+// Seconds per element, per message and per byte.
 json speeds_json(laconic::plan::Speeds speeds) {
   json all;
   for (const auto& [name, seconds] : speeds.fields()) all[name] = *seconds;
@@ -137,7 +137,7 @@ void print(const Plan& plan) {
   fmt::print("{:<28} {:<10} {:>9} {:>8} {:>7} {:>7} {:>9} {:>9} {:>11} {:>11} {:>8} {:>20}  {}\n",
              "optimizer", "exchange", "ms/step", plan.batch > 0 ? "sample/s" : "step/s", "x fp32",
              "x bf16", "exposed", "coding", "MB inside", "MB between", "GB/rank",
-             "beats bf16 below", "steps (dense/coded/silent)");
+             "beats bf16 below", "steps (dense/coded/local)");
   for (const Arm& arm : plan.best) {
     const laconic::plan::Forecast& mean = arm.cost.mean;
     const double rate = (plan.batch > 0 ? plan.batch * cluster.ranks() : 1) / arm.seconds();

@@ -6,13 +6,13 @@
 #include "app/plan/arms.h"
 #include "laconic/plan/recipes.h"
 
-// What `laconic plan` says: as a table, as JSON and as a page.
+// The output of `laconic plan`: as a table, as JSON and as a page.
 namespace laconic::app::plan {
 
 struct Plan {
   std::string model;
   Scenario scenario;
-  double batch = 0;                // samples of a rank and step; 0: not given
+  double batch = 0;                // samples per rank and step; 0: not given
   std::vector<std::string> notes;  // where figures come from
   std::vector<Arm> arms, best;
   std::vector<Point> sweep;  // of `best`

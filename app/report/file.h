@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-// Files of results. Failures are Error(kFile) with the path and what the system said.
+// Files of results. Failures are Error(kFile) with the path and the system's reason.
 namespace laconic::app::report {
 
 std::string read_text(const std::filesystem::path& path);

@@ -8,6 +8,7 @@
 
 #include "app/report/curve.h"
 #include "app/report/format.h"
+#include "app/report/verdict.h"
 
 namespace laconic::app::report {
 
@@ -85,6 +86,7 @@ json data_of(const Section& section) {
       {"metric", section.arms.empty() ? "" : text_of(section.arms.front().summary, "metric")},
       {"emulate", text_of(section.summary, "emulate")},
       {"baseline", section.baseline ? json(*section.baseline) : json()},
+      {"equal_time", number_of(section.summary, "seconds_asked").has_value()},
       {"arms", json::array()}};
   for (const Arm& arm : section.arms) data["arms"].push_back(data_of(arm));
   return data;
@@ -118,6 +120,8 @@ std::string facts_of(const json& summary) {
   count("parameters", "parameter", "parameters");
   count("ranks", "rank", "ranks");
   count("steps", "step", "steps");
+  if (const auto seconds = number_of(summary, "seconds_asked"))
+    fact(human_seconds(*seconds) + " of training each");
   if (const auto seeds = summary.find("seeds"); seeds != summary.end() && seeds->is_array())
     fact(seeds->size() == 1 ? "1 seed" : fmt::format("{} seeds", seeds->size()));
   const std::string emulate = text_of(summary, "emulate");
@@ -163,8 +167,13 @@ std::string render_section(const Section& section, std::size_t index) {
   json facts = section.summary;
   if (!facts.contains("parameters") && first.contains("parameters"))
     facts["parameters"] = first["parameters"];
+  std::string verdicts;
+  for (const std::string& sentence : {verdict(section.summary), time_to_target(section.summary)})
+    if (!sentence.empty())
+      verdicts += fmt::format("<p class=\"verdict\">{}</p>\n", escape_html(sentence));
   return fmt::format(
-      "<section aria-labelledby=\"s{0}\">\n<h1 id=\"s{0}\">{1}</h1>\n<ul class=\"facts\">{2}</ul>\n"
+      "<section aria-labelledby=\"s{0}\">\n<h1 id=\"s{0}\">{1}</h1>\n{6}<ul "
+      "class=\"facts\">{2}</ul>\n"
       "<figure class=\"chart\" data-section=\"{0}\" aria-label=\"Curves of {1}\"></figure>\n"
       "<h2>What it reached, and what it cost</h2>\n"
       "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table of "
@@ -174,7 +183,7 @@ std::string render_section(const Section& section, std::size_t index) {
       section.baseline ? "<p class=\"hint\">± is the spread over seeds. Notes compare with the "
                          "baseline; a difference no larger than the spread is called so.</p>\n"
                        : "",
-      evidence_of(section));
+      evidence_of(section), verdicts);
 }
 
 }  // namespace

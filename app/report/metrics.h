@@ -8,7 +8,7 @@
 
 #include "app/report/file.h"
 
-// What a run writes down: one JSON object a step in metrics.jsonl. docs/metrics.md has the fields.
+// What a run writes down: one JSON object a step in metrics.jsonl. docs/reference/metrics.md has the fields.
 namespace laconic::app::report {
 
 struct StepRecord {
@@ -27,11 +27,11 @@ struct StepRecord {
   std::optional<double> validation_loss = {}, validation_metric = {};
 };
 
-// Bits per parameter of so many bytes that one rank sent, as docs/algorithms.md defines it. 0 for
+// Bits per parameter of so many bytes that one rank sent, as docs/explanation/algorithms.md defines it. 0 for
 // one rank, which sends nothing.
 double bits_per_parameter(double bytes, std::uint64_t parameters, int ranks) noexcept;
 
-// Appends to a metrics.jsonl; errors and durability are those of AppendedFile. One thread a time.
+// Appends to a metrics.jsonl; errors and durability are those of AppendedFile. One thread at a time.
 class MetricsFile {
  public:
   // Starts anew, or keeps the records up to the step `keep` of what is there (which may be

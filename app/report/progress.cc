@@ -1,7 +1,6 @@
 #include "app/report/progress.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "app/report/format.h"
+#include "app/report/text_table.h"
 
 namespace laconic::app::report {
 namespace {
@@ -17,12 +17,6 @@ constexpr double kRewriteSeconds = 0.2, kSilentSeconds = 5, kMarkSeconds = 5;
 
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-std::size_t columns(std::FILE* out) {
-  winsize size{};
-  const bool known = ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 80;
 }
 
 // A longer line would wrap, and only its last row could be rewritten. Counts characters, not bytes.
@@ -88,7 +82,7 @@ std::string Progress::text() const {
 
 void Progress::write(const std::string& text) {
   if (config_.terminal)
-    fmt::print(config_.out, "\r{}\x1b[K", cut(text, columns(config_.out) - 1));
+    fmt::print(config_.out, "\r{}\x1b[K", cut(text, line_width(config_.out, 80) - 1));
   else
     fmt::print(config_.out, "{}\n", text);
   std::fflush(config_.out);

@@ -8,7 +8,7 @@
 
 #include "app/report/metrics.h"
 
-// What lies in the folders of runs and comparisons, read for the report. docs/metrics.md has the
+// What lies in the folders of runs and comparisons, read for the report. docs/reference/metrics.md has the
 // fields of the summaries; one that is missing is shown as missing.
 namespace laconic::app::report {
 

@@ -103,6 +103,25 @@ Cell time_cell(const json& arm, const json* baseline) {
   return {"<span class=\"worse\">not reached</span>", "", {}};
 }
 
+Cell steps_cell(const json& arm) {
+  const Number steps = number_of(arm, "steps"), seconds = number_of(arm, "training_seconds");
+  return {steps ? human_number(*steps) : "", seconds ? "in " + human_seconds(*seconds) : "", {}};
+}
+
+Cell target_cell(const json& arm) {
+  const Number seconds = number_of(arm, "seconds_to_target"),
+               steps = number_of(arm, "steps_to_target");
+  if (!seconds || !steps) return {"<span class=\"worse\">not reached</span>", "", {}};
+  return {human_seconds(*seconds), human_number(*steps) + " steps", {}};
+}
+
+bool equal_time(const Section& section) {
+  return number_of(section.summary, "seconds_asked").has_value();
+}
+bool has_target(const Section& section) {
+  return number_of(section.summary, "target_loss") || number_of(section.summary, "target_metric");
+}
+
 Cell speed_up_cell(const json& arm, const json* baseline) {
   const Number mine = time_to_quality(arm);
   if (baseline == nullptr || !mine || !(*mine > 0)) return {};
@@ -133,6 +152,7 @@ std::string row(const Section& section, std::size_t index, bool accuracy) {
   std::string html =
       fmt::format("<tr><th scope=\"row\"><span class=\"swatch\" data-arm=\"{}\"></span>{} {}</th>",
                   index, escape_html(section.arms[index].name), badge(arm, baseline, loss));
+  if (equal_time(section)) html += to_html(steps_cell(arm));
   for (const Cell& cell : {
            loss,
            quality_cell({"final_metric_mean", "final_metric_spread", accuracy, accuracy}, arm,
@@ -144,6 +164,7 @@ std::string row(const Section& section, std::size_t index, bool accuracy) {
            cost_cell("exposed_seconds", arm, baseline, human_seconds, "less", "more"),
        })
     html += to_html(cell);
+  if (has_target(section)) html += to_html(target_cell(arm));
   if (baseline != nullptr)
     html += to_html(time_cell(arm, baseline)) + to_html(speed_up_cell(arm, baseline));
   return html + "</tr>\n";
@@ -155,13 +176,15 @@ std::string render_table(const Section& section) {
   const bool accuracy =
       !section.arms.empty() && text_of(section.arms.front().summary, "metric") == "accuracy";
   std::string html = fmt::format(
-      "<thead><tr><th scope=\"col\">Optimizer</th><th scope=\"col\">Final loss"
+      "<thead><tr><th scope=\"col\">Optimizer</th>{}<th scope=\"col\">Final loss"
       "<small>validation</small></th><th scope=\"col\">{}<small>validation</small></th>"
       "<th scope=\"col\">Bits a step<small>per parameter</small></th><th scope=\"col\">Rounds</th>"
       "<th scope=\"col\">Sent<small>per rank</small></th>"
       "<th scope=\"col\">Step time<small>median</small></th>"
-      "<th scope=\"col\">Exposed<small>median</small></th>{}</tr></thead>\n<tbody>\n",
+      "<th scope=\"col\">Exposed<small>median</small></th>{}{}</tr></thead>\n<tbody>\n",
+      equal_time(section) ? "<th scope=\"col\">Steps</th>" : "",
       accuracy ? "Accuracy" : "Perplexity",
+      has_target(section) ? "<th scope=\"col\">Time<small>to target</small></th>" : "",
       section.baseline ? "<th scope=\"col\">Time<small>to baseline’s<br>quality</small></th>"
                          "<th scope=\"col\">Speed-up</th>"
                        : "");

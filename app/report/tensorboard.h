@@ -12,7 +12,7 @@
 namespace laconic::app::report {
 
 // An event file as TensorBoard reads it, written without TensorFlow: records framed by lengths and
-// masked CRC-32C, each a protobuf Event. Errors are those of AppendedFile. One thread a time.
+// masked CRC-32C, each a protobuf Event. Errors are those of AppendedFile. One thread at a time.
 class EventFile {
  public:
   using Scalar = std::pair<std::string_view, double>;  // tag, value

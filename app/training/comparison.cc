@@ -70,6 +70,20 @@ std::vector<Validated> validation_curve(const std::vector<FinishedRun>& runs) {
   return curve;
 }
 
+// Adds steps_to_<what> and seconds_to_<what>: of the first point for which `reached` holds.
+template <typename Reached>
+void add_first(json& arm, const std::vector<FinishedRun>& runs, const std::string& what,
+               const Reached& reached) {
+  json &steps = arm["steps_to_" + what], &seconds = arm["seconds_to_" + what];
+  steps = seconds = nullptr;
+  for (const Validated& point : validation_curve(runs)) {
+    if (!reached(point)) continue;
+    steps = point.step;
+    seconds = point.seconds;
+    return;
+  }
+}
+
 }  // namespace
 
 json summarize_arm(const std::vector<FinishedRun>& runs) {
@@ -79,6 +93,7 @@ json summarize_arm(const std::vector<FinishedRun>& runs) {
   arm["final_loss_spread"] = spread(losses);
   arm["final_metric_mean"] = mean(metrics);
   arm["final_metric_spread"] = spread(metrics);
+  arm["training_seconds"] = mean(gather(runs, "seconds"));
   arm["step_seconds"] = median_of(runs, &report::StepRecord::step_seconds);
   arm["exposed_seconds"] = median_of(runs, &report::StepRecord::exposed_seconds);
   arm["runs"] = json::array();
@@ -97,15 +112,33 @@ void add_times_to_baseline(json& arms, const std::vector<std::vector<FinishedRun
     return by_accuracy ? point.metric * kWithin >= wanted.metric
                        : point.loss <= wanted.loss * kWithin;
   };
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    arms[i]["steps_to_baseline"] = arms[i]["seconds_to_baseline"] = nullptr;
-    for (const Validated& point : validation_curve(runs[i])) {
-      if (!reached(point)) continue;
-      arms[i]["steps_to_baseline"] = point.step;
-      arms[i]["seconds_to_baseline"] = point.seconds;
-      break;
-    }
-  }
+  for (std::size_t i = 0; i < runs.size(); ++i) add_first(arms[i], runs[i], "baseline", reached);
+}
+
+double parse_target(const std::string& text, const char* option) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const std::string_view rest = end;
+  if (end == text.c_str() || !(rest.empty() || rest == "%") || !std::isfinite(number) || number < 0)
+    fail(Code::kInvalidArgument, "{} {}: give a number, for example 0.84 or 84%", option, text);
+  return rest.empty() ? number : number / 100;
+}
+
+void check_target(const Target& target, const std::string& metric) {
+  if (target.metric && metric == "accuracy" && *target.metric > 1)
+    fail(Code::kInvalidArgument,
+         "--target-metric {:g}: an accuracy is a share, at most 1: write {:g}% or {:g}",
+         *target.metric, *target.metric, *target.metric / 100);
+}
+
+void add_times_to_target(json& arms, const std::vector<std::vector<FinishedRun>>& runs,
+                         const Target& target) {
+  const bool larger = runs.front().front().summary.value("metric", "") == "accuracy";
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    add_first(arms[i], runs[i], "target", [&](const Validated& point) {
+      if (target.loss) return point.loss <= *target.loss;
+      return larger ? point.metric >= *target.metric : point.metric <= *target.metric;
+    });
 }
 
 Gate::Gate(const std::string& text) : text_(text) {

@@ -1,12 +1,13 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "app/report/metrics.h"
 
-// What several runs say together. docs/metrics.md has the fields.
+// What several runs say together. docs/reference/metrics.md has the fields.
 namespace laconic::app::training {
 
 // A finished run: its summary and its metrics.
@@ -24,6 +25,23 @@ nlohmann::json summarize_arm(const std::vector<FinishedRun>& runs);
 // never. REQUIRES: arms and runs in the same order, the baseline's at index `baseline`.
 void add_times_to_baseline(nlohmann::json& arms, const std::vector<std::vector<FinishedRun>>& runs,
                            std::size_t baseline);
+
+// What --target-loss and --target-metric ask for; at most one of them.
+struct Target {
+  std::optional<double> loss, metric;
+  explicit operator bool() const { return loss || metric; }
+};
+
+// "0.84" or "84%". Error(kInvalidArgument) with a right example; `option` is named in it.
+double parse_target(const std::string& text, const char* option);
+
+// Error(kInvalidArgument) where the metric cannot have this value.
+void check_target(const Target& target, const std::string& metric);
+
+// Adds steps_to_target and seconds_to_target to every arm: when the mean over seeds of the
+// validation came to the target; null: never. REQUIRES: arms and runs in the same order.
+void add_times_to_target(nlohmann::json& arms, const std::vector<std::vector<FinishedRun>>& runs,
+                         const Target& target);
 
 // A condition that no arm but the baseline may meet: "loss>+1%" (more than 1 % above the
 // baseline's), "accuracy<-0.005" (lower than the baseline's by more), "bits>2" (whatever the

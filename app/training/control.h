@@ -7,16 +7,16 @@
 
 namespace laconic::app::training {
 
-// What ranks tell each other about every step beside gradients: the loss, how much was left
-// unsaid, and whether to stop. It travels while the next step is computed, so nobody waits for it;
-// it takes 24 bytes a rank, which are not in the figures of the optimizer. One thread at a time,
-// between steps.
+// What ranks send each other about every step beside gradients: the loss, the residual ratio, and
+// whether to stop. It travels while the next step is computed, so no rank waits for it. It takes 24
+// bytes per rank, which the optimizer's statistics do not count. One thread at a time, between
+// steps.
 class Control {
  public:
   struct Said {
     double loss = 0;      // the mean over ranks
     double residual = 0;  // the largest
-    int stop = 0;         // the largest; 0: nobody wishes to
+    int stop = 0;         // the largest; 0: no rank asks for it
   };
 
   // Collective.

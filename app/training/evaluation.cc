@@ -3,7 +3,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "app/models/model.h"
+#include "app/training/model_file.h"
 #include "laconic/core/error.h"
+#include "laconic/transport/threads.h"
 
 namespace laconic::app::training {
 namespace {
@@ -53,6 +56,17 @@ Quality evaluate(models::Network& model, const data::Dataset& data, std::int64_t
     fail(Code::kInvalidArgument, "{}: the validation set asks for nothing", data.describe());
   const double loss = total.loss / total.targets;
   return {loss, data.shape().classes > 0 ? total.correct / total.targets : std::exp(loss)};
+}
+
+Quality evaluate_file(const std::filesystem::path& file, const RunConfig& config,
+                      const data::Dataset& data, int threads) {
+  at::set_num_threads(threads);
+  const auto model = models::make_blank_model(config.model, data.shape());
+  read_model(file, *model, Names::kAll);
+  Quality quality;
+  run_threads(1,
+              [&](Transport& world) { quality = evaluate(*model, data, 0, config.batch, world); });
+  return quality;
 }
 
 }  // namespace laconic::app::training

@@ -1,8 +1,14 @@
 #pragma once
 
+#include <filesystem>
+
 #include "app/data/dataset.h"
-#include "app/models/model.h"
+#include "app/training/run_config.h"
 #include "laconic/transport/transport.h"
+
+namespace laconic::app::models {
+class Network;
+}
 
 namespace laconic::app::training {
 
@@ -18,5 +24,10 @@ const char* metric_name(const data::DataShape& shape);
 // Collective; the same numbers on every rank.
 Quality evaluate(models::Network& model, const data::Dataset& data, std::int64_t examples,
                  std::int64_t batch, Transport& world);
+
+// Of the model that a run with this config wrote to `file`, on all of the validation set. Throws
+// what read_model and make_blank_model throw.
+Quality evaluate_file(const std::filesystem::path& file, const RunConfig& config,
+                      const data::Dataset& data, int threads);
 
 }  // namespace laconic::app::training

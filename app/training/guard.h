@@ -7,7 +7,7 @@
 namespace laconic::app::training {
 
 // Watches a run for spikes: a loss, or a residual, far above what it was of late. Its answer is the
-// same on all ranks when they are told the same.
+// same on all ranks when they get the same values.
 class Guard {
  public:
   static constexpr int kExactSteps = 8;     // that follow a spike

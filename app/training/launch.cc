@@ -99,23 +99,38 @@ Training Launcher::prepared(RunConfig config, Start start) const {
           .engine = mpi_ ? "MPI processes" : "threads of one process"};
 }
 
-Outcome Launcher::run(RunConfig config, Start start) {
+// The first rank's result.
+template <typename Result>
+Result Launcher::on_ranks(RunConfig config, Start start,
+                          Result (*work)(const Training&, Transport&)) {
   const StopOnSignal guard;
   if (mpi_) try {
-      return train(prepared(std::move(config), start), mpi_->world());
+      return work(prepared(std::move(config), start), mpi_->world());
     } catch (...) {  // others may be waiting for this rank
       mpi_->abort(report_failure(mpi_->world().rank()));
     }
   const Training run = prepared(std::move(config), start);
-  Outcome outcome;
+  Result result;
   run_threads(
       run.config.ranks,
       [&](Transport& engine) {
-        Outcome mine = train(run, engine);
-        if (engine.rank() == 0) outcome = std::move(mine);
+        Result mine = work(run, engine);
+        if (engine.rank() == 0) result = std::move(mine);
       },
       milliseconds(run.config.timeout));
-  return outcome;
+  return result;
+}
+
+Outcome Launcher::run(RunConfig config, Start start) {
+  return on_ranks(std::move(config), start, train);
+}
+
+Rehearsal Launcher::rehearse(RunConfig config, Start start) {
+  return on_ranks(std::move(config), start, training::rehearse);
+}
+
+double Launcher::of_speaker(double value) const {
+  return mpi_ ? mpi_->world().gather(value).front() : value;
 }
 
 RunConfig resumed_config(const fs::path& out, const std::vector<Assignment>& given) {

@@ -28,9 +28,16 @@ class Launcher {
   // when a fresh run finds results in config.out. Under mpirun an error ends all ranks with its
   // exit code.
   Outcome run(RunConfig config, Start start);
+  // Takes the steps of config for their times; writes nothing. The folder is looked at, and
+  // emptied where `start` permits, as run() would. Throws as run().
+  Rehearsal rehearse(RunConfig config, Start start);
+  // What the process that speaks passed, on all of them. Collective.
+  double of_speaker(double value) const;
 
  private:
   Training prepared(RunConfig config, Start start) const;
+  template <typename Result>
+  Result on_ranks(RunConfig config, Start start, Result (*work)(const Training&, Transport&));
 
   struct Mpi;
   std::string command_;

@@ -1,6 +1,7 @@
 #include "app/training/model_file.h"
 
 #include <fmt/ranges.h>
+#include <torch/torch.h>
 
 #include "laconic/checkpoint/safetensors.h"
 #include "laconic/core/error.h"

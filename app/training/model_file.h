@@ -1,10 +1,12 @@
 #pragma once
 
-#include <torch/torch.h>
-
 #include <filesystem>
 #include <map>
 #include <string>
+
+namespace torch::nn {
+class Module;
+}
 
 // A trained model as a safetensors file: parameters and running statistics by name, and how it came
 // about in the metadata.

@@ -1,6 +1,6 @@
 #include "app/training/run_config.h"
 
-// It asserts that a table's name begins like a key, then tells the user when it does not.
+// It asserts that a table's name begins like a key, then reports the error when it does not.
 #define TOML_ASSERT(expr) static_cast<void>(0)
 #include <toml++/toml.h>
 
@@ -22,7 +22,7 @@ namespace {
 enum class Resumed : bool { kSame, kFree };
 
 struct Key {
-  std::string_view name, allowed;
+  std::string_view name, allowed, help;
   Resumed resumed;
   std::function<bool(RunConfig&, const std::string&)> set;
   std::function<std::string(const RunConfig&)> get;
@@ -62,9 +62,12 @@ constexpr auto share = [](double v) { return v >= 0 && v <= 1; };
 constexpr auto finite_from_zero = [](double v) { return v >= 0 && std::isfinite(v); };
 
 template <typename Member, typename Fits>
-Key key(std::string_view name, Resumed resumed, std::string_view allowed, Fits fits,
-        Member member) {
-  return {name, allowed, resumed,
+Key key(std::string_view name, Resumed resumed, std::string_view allowed, std::string_view help,
+        Fits fits, Member member) {
+  return {name,
+          allowed,
+          help,
+          resumed,
           [=](RunConfig& config, const std::string& text) {
             auto value = member(config);
             if (!parse(text, value) || !fits(value)) return false;
@@ -80,60 +83,101 @@ Key key(std::string_view name, Resumed resumed, std::string_view allowed, Fits f
 const std::vector<Key>& keys() {
   constexpr auto kSame = Resumed::kSame, kFree = Resumed::kFree;
   static const std::vector<Key> all = {
-      key("run.task", kSame, "a task", any, LACONIC_MEMBER(data.task)),
-      key("run.data", kFree, "a path, or generated", any, LACONIC_MEMBER(data.path)),
-      key("run.model", kSame, "a model", any, LACONIC_MEMBER(model.name)),
-      key("run.optimizer", kSame, "an optimizer", any, LACONIC_MEMBER(arm)),
+      key("run.task", kSame, "a task", "fashion-mnist, cifar10, text, mlm or sst2", any,
+          LACONIC_MEMBER(data.task)),
+      key("run.data", kFree, "a path, or generated",
+          "file or folder of the task's data; generated: a small made-up set; unset: where the "
+          "task's package puts it",
+          any, LACONIC_MEMBER(data.path)),
+      key("run.model", kSame, "a model",
+          "resnet8, resnet20, resnet18, resnet50, gpt2-mini, gpt2, bert-mini, bert-base or "
+          "bert-large",
+          any, LACONIC_MEMBER(model.name)),
+      key("run.optimizer", kSame, "an optimizer",
+          "a method, or an exact method with -bf16: exact means travel as bf16", any,
+          LACONIC_MEMBER(arm)),
       key(
           "run.ranks", kFree, "a whole number from 1 to 1024",
+          "ranks; unset: 2 threads of this process, or the processes of mpirun",
           [](int v) { return v >= 1 && v <= 1024; }, LACONIC_MEMBER(ranks)),
       key(
           "run.steps", kFree, "a whole number from 1 to 10^15",
+          "steps of the whole run; unset: the model's",
           [](std::int64_t v) { return v >= 1 && v <= kMostSteps; }, LACONIC_MEMBER(steps)),
-      key("run.batch", kSame, "a whole number >= 1", from_one, LACONIC_MEMBER(batch)),
-      key("run.accumulate", kSame, "a whole number >= 1", from_one, LACONIC_MEMBER(accumulate)),
-      key("run.seed", kSame, "a whole number >= 0", any, LACONIC_MEMBER(seed)),
+      key("run.batch", kSame, "a whole number >= 1",
+          "examples per rank and backward pass; unset: the model's", from_one,
+          LACONIC_MEMBER(batch)),
+      key("run.accumulate", kSame, "a whole number >= 1", "backward passes per step", from_one,
+          LACONIC_MEMBER(accumulate)),
+      key("run.seed", kSame, "a whole number >= 0", "seed of weights, data order and random signs",
+          any, LACONIC_MEMBER(seed)),
       key(
-          "run.lr", kSame, "a number > 0", [](double v) { return v > 0 && std::isfinite(v); },
-          LACONIC_MEMBER(lr)),
-      key("run.threads", kSame, "a whole number >= 1", from_one, LACONIC_MEMBER(threads)),
-      key("run.emulate", kFree, "RATE[,LATENCY], for example 100mbit,1ms", any,
-          LACONIC_MEMBER(emulate)),
-      key("run.init", kFree, "a model.safetensors", any, LACONIC_MEMBER(init)),
-      key("run.out", kFree, "a folder", any, LACONIC_MEMBER(out)),
-      key("run.checkpoint_every", kFree, "a whole number >= 0", from_zero,
+          "run.lr", kSame, "a number > 0", "peak learning rate; unset: tuned for model and method",
+          [](double v) { return v > 0 && std::isfinite(v); }, LACONIC_MEMBER(lr)),
+      key("run.threads", kSame, "a whole number >= 1",
+          "threads per rank; unset: cores divided by ranks", from_one, LACONIC_MEMBER(threads)),
+      key("run.emulate", kFree, "RATE[,LATENCY], for example 100mbit,1ms",
+          "emulated network between ranks; unset: none", any, LACONIC_MEMBER(emulate)),
+      key("run.init", kFree, "a model.safetensors",
+          "start from these weights, where names are equal", any, LACONIC_MEMBER(init)),
+      key("run.out", kFree, "a folder", "folder of the results; unset: runs/TASK-MODEL-OPTIMIZER",
+          any, LACONIC_MEMBER(out)),
+      key("run.checkpoint_every", kFree, "a whole number >= 0",
+          "steps between checkpoints; 0: only when stopped", from_zero,
           LACONIC_MEMBER(checkpoint_every)),
-      key("run.validate_every", kFree, "a whole number >= 0", from_zero,
+      key("run.validate_every", kFree, "a whole number >= 0",
+          "steps between validations; 0: a tenth of the run", from_zero,
           LACONIC_MEMBER(validate_every)),
-      key("run.validation_examples", kFree, "a whole number >= 1", from_one,
+      key("run.validation_examples", kFree, "a whole number >= 1",
+          "examples of a validation before the end; the last one takes all", from_one,
           LACONIC_MEMBER(validation_examples)),
       key(
-          "run.timeout", kFree, "seconds > 0", [](double v) { return v > 0 && std::isfinite(v); },
-          LACONIC_MEMBER(timeout)),
-      key("run.tensorboard", kFree, "true or false", any, LACONIC_MEMBER(tensorboard)),
-      key("run.elastic", kFree, "true or false", any, LACONIC_MEMBER(elastic)),
-      key("schedule.warmup", kSame, "a share of the steps, 0 to 1", share, LACONIC_MEMBER(warmup)),
-      key("schedule.least", kSame, "a share of the peak, 0 to 1", share, LACONIC_MEMBER(least)),
-      key("schedule.decay", kSame, "constant, linear, cosine or staircase", any,
-          LACONIC_MEMBER(decay)),
-      key("model.width", kSame, "a whole number >= 0", from_zero, LACONIC_MEMBER(model.width)),
-      key("model.depth", kSame, "a whole number >= 0", from_zero, LACONIC_MEMBER(model.depth)),
-      key("model.heads", kSame, "a whole number >= 0", from_zero, LACONIC_MEMBER(model.heads)),
+          "run.timeout", kFree, "seconds > 0",
+          "seconds after which a rank that sends nothing counts as lost",
+          [](double v) { return v > 0 && std::isfinite(v); }, LACONIC_MEMBER(timeout)),
+      key("run.tensorboard", kFree, "true or false", "write TensorBoard event files too", any,
+          LACONIC_MEMBER(tensorboard)),
+      key("run.elastic", kFree, "true or false", "a resume may have another number of ranks", any,
+          LACONIC_MEMBER(elastic)),
+      key("schedule.warmup", kSame, "a share of the steps, 0 to 1",
+          "share of the steps in which the learning rate rises to its peak", share,
+          LACONIC_MEMBER(warmup)),
+      key("schedule.least", kSame, "a share of the peak, 0 to 1",
+          "last learning rate, as a share of the peak", share, LACONIC_MEMBER(least)),
+      key("schedule.decay", kSame, "constant, linear, cosine or staircase",
+          "how the learning rate falls after warm-up", any, LACONIC_MEMBER(decay)),
+      key("model.width", kSame, "a whole number >= 0",
+          "channels of the first stage, or the hidden size; 0: the model's", from_zero,
+          LACONIC_MEMBER(model.width)),
+      key("model.depth", kSame, "a whole number >= 0",
+          "blocks per stage, or layers; 0: the model's", from_zero, LACONIC_MEMBER(model.depth)),
+      key("model.heads", kSame, "a whole number >= 0", "attention heads; 0: the model's", from_zero,
+          LACONIC_MEMBER(model.heads)),
       key(
-          "model.dropout", kSame, "a number below 1; negative: the model's own",
+          "model.dropout", kSame, "a number below 1; negative: the model's own", "dropout",
           [](double v) { return v < 1; }, LACONIC_MEMBER(model.dropout)),
-      key("model.vocabulary", kSame, "a whole number >= 0", from_zero,
+      key("model.vocabulary", kSame, "a whole number >= 0",
+          "rows of the token table, at least the data's tokens; 0: as many", from_zero,
           LACONIC_MEMBER(model.vocabulary)),
-      key("data.context", kSame, "a whole number >= 1", from_one, LACONIC_MEMBER(data.context)),
-      key("data.tokenizer", kSame, "byte or bpe", any, LACONIC_MEMBER(data.tokenizer)),
-      key("data.vocabulary", kSame, "a whole number >= 1", from_one,
+      key("data.context", kSame, "a whole number >= 1", "tokens per example", from_one,
+          LACONIC_MEMBER(data.context)),
+      key("data.tokenizer", kSame, "byte or bpe", "how text becomes tokens", any,
+          LACONIC_MEMBER(data.tokenizer)),
+      key("data.vocabulary", kSame, "a whole number >= 1", "bpe: tokens to train", from_one,
           LACONIC_MEMBER(data.vocabulary)),
-      key("data.tokenizer_data", kSame, "paths joined by commas", any,
+      key("data.tokenizer_data", kSame, "paths joined by commas",
+          "bpe: files that it is trained on; unset: run.data", any,
           LACONIC_MEMBER(data.tokenizer_data)),
-      key("data.cache", kFree, "a folder", any, LACONIC_MEMBER(data.cache)),
-      key("data.mask", kSame, "a share of the tokens, 0 to 1", share, LACONIC_MEMBER(data.mask)),
-      key("data.held_out", kSame, "a whole number >= 0", from_zero, LACONIC_MEMBER(data.held_out)),
-      key("data.augment", kSame, "true or false", any, LACONIC_MEMBER(data.augment)),
+      key("data.cache", kFree, "a folder",
+          "folder of trained tokenizers; unset: the user's cache folder", any,
+          LACONIC_MEMBER(data.cache)),
+      key("data.mask", kSame, "a share of the tokens, 0 to 1",
+          "mlm: share of the tokens that the model must predict", share, LACONIC_MEMBER(data.mask)),
+      key("data.held_out", kSame, "a whole number >= 0",
+          "sst2 and mlm: sentences of train.tsv that become the validation set; 0: dev.tsv",
+          from_zero, LACONIC_MEMBER(data.held_out)),
+      key("data.augment", kSame, "true or false", "images: random shifts, and flips for cifar10",
+          any, LACONIC_MEMBER(data.augment)),
   };
   return all;
 }
@@ -141,8 +185,7 @@ const std::vector<Key>& keys() {
 #undef LACONIC_MEMBER
 
 constexpr std::string_view kOptimizer = "optimizer.";
-// Said elsewhere: by the optimizer's name, the number of steps, the seed and the threads of the
-// run.
+// These follow from the method's name, and from the steps, the seed and the threads of the run.
 constexpr std::string_view kDerived[] = {"algorithm", "total_steps", "seed", "threads"};
 
 [[noreturn]] void refuse_unknown(const std::string& name) {
@@ -262,6 +305,18 @@ std::map<std::string, std::string> to_text(const RunConfig& config) {
   for (const auto& [field, text] : to_text(config.optimizer))
     if (text != defaults.at(field) && std::ranges::find(kDerived, field) == std::end(kDerived))
       all.emplace(std::string(kOptimizer) + field, text);
+  return all;
+}
+
+std::vector<KeyDescription> describe_keys() {
+  const auto defaults = to_text(RunConfig{});
+  std::vector<KeyDescription> all;
+  for (const Key& key : keys()) {
+    const auto found = defaults.find(std::string(key.name));
+    const bool open = found == defaults.end() || found->second.empty();
+    all.push_back({key.name, key.allowed, key.help, open ? "unset" : found->second,
+                   key.resumed == Resumed::kFree});
+  }
   return all;
 }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,19 +12,20 @@
 #include "laconic/optim/config.h"
 #include "laconic/optim/learning_rate.h"
 
-// Everything that says what a run is. Keys are the same in a TOML file ([section] key = value), in
+// Everything that defines a run. Keys are the same in a TOML file ([section] key = value), in
 // --set section.key=value and in what a run writes down.
 namespace laconic::app::training {
 
 struct RunConfig {
   data::DataConfig data;
   models::ModelConfig model;
-  std::string arm = "zero-one-adam";  // an optimizer's name; with "-bf16": dense means in bf16
-  OptimizerConfig optimizer;          // total_steps, seed, algorithm and bf16 follow from the rest
+  // An optimizer's name; with "-bf16": dense means in bf16.
+  std::string arm = OptimizerConfig{}.algorithm;
+  OptimizerConfig optimizer;  // total_steps, seed, algorithm and bf16 follow from the rest
 
   int ranks = 0;                      // 0: 2 threads, or mpirun's world
   std::int64_t steps = 0, batch = 0;  // 0: the model's; batch is a rank's
-  int accumulate = 1;                 // backward passes a step
+  int accumulate = 1;                 // backward passes per step
   std::uint32_t seed = 1;
   double lr = 0;                      // 0: tuned for model and optimizer
   int threads = 0;                    // of each rank; 0: cores / ranks, at least 1
@@ -33,7 +35,7 @@ struct RunConfig {
   std::int64_t checkpoint_every = 0;  // 0: only when stopped
   std::int64_t validate_every = 0;    // 0: a tenth of the steps
   std::int64_t validation_examples = 2000;  // looked at before the end; the end takes all
-  double timeout = 300;                     // seconds until a silent rank counts as lost
+  double timeout = 300;  // seconds until a rank that sends nothing counts as lost
   bool tensorboard = false;
   bool elastic = false;  // a resume may have another number of ranks
 
@@ -58,6 +60,14 @@ Assignment parse_assignment(const std::string& text);
 // Every key that `assign` knows and that is not left open, with its value (of the optimizer: what
 // differs from the default).
 std::map<std::string, std::string> to_text(const RunConfig& config);
+
+// A key of [run], [schedule], [model] or [data]; those of [optimizer] are the method's options.
+struct KeyDescription {
+  std::string_view name, allowed, help;
+  std::string default_text;  // "unset": it follows from other keys
+  bool may_change;           // on resume
+};
+std::vector<KeyDescription> describe_keys();
 
 // Fills in what was left to the tables, and checks all names and ranges.
 RunConfig resolved(RunConfig config);

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <sys/resource.h>
+#include <torch/version.h>
 
 #include "app/machine.h"
 

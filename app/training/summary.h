@@ -23,7 +23,7 @@ struct Finished {
   std::string describe;
 };
 
-// The contents of summary.json (docs/metrics.md).
+// The contents of summary.json (docs/reference/metrics.md).
 nlohmann::json summary(const Training& run, const Finished& finished);
 
 }  // namespace laconic::app::training

@@ -1,9 +1,15 @@
 #include "app/training/trainer.h"
 
+#include <torch/torch.h>
+
 #include <cmath>
+#include <optional>
 
 #include "app/failure.h"
+#include "app/models/model.h"
 #include "app/report/file.h"
+#include "app/report/progress.h"
+#include "app/report/tensorboard.h"
 #include "app/training/control.h"
 #include "app/training/evaluation.h"
 #include "app/training/guard.h"
@@ -12,6 +18,7 @@
 #include "laconic/checkpoint/checkpoint.h"
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
+#include "laconic/torch/data_parallel.h"
 
 namespace laconic::app::training {
 namespace {
@@ -107,6 +114,17 @@ class Rank {
     return finish();
   }
 
+  Rehearsal rehearse() {
+    Rehearsal rehearsal;
+    for (std::int64_t t = 1; t <= config_.steps && stop_ == 0; ++t) {
+      step(t);
+      rehearsal.steps.push_back(pending_);
+    }
+    listen();
+    rehearsal.stopped_by = stop_;
+    return rehearsal;
+  }
+
  private:
   Optimizer& optimizer() { return parallel_.optimizer(); }
   bool first_rank() const { return engine_.rank() == 0; }
@@ -134,10 +152,9 @@ class Rank {
       guard_.restore(json::parse(manifest.extra.at("guard")));
       optimizer().exchange_exactly(guard_.left());
     }
-    resumed_ = fmt::format("resumed at step {}{}", first_,
-                           how == Resume::kExact
-                               ? ""
-                               : " on other ranks: what each had left unsaid was shared out anew");
+    resumed_ =
+        fmt::format("resumed at step {}{}", first_,
+                    how == Resume::kExact ? "" : " on other ranks: residuals were redistributed");
   }
 
   void open_files() {
@@ -155,7 +172,7 @@ class Rank {
                                     .now = {}};
     progress_.emplace(progress);
     progress_->say(describe());
-    progress_->say(fmt::format("{}; {} examples a step; lr {:g}, {}; writing to {}",
+    progress_->say(fmt::format("{}; {} examples per step; lr {:g}, {}; writing to {}",
                                run_.data->describe(),
                                config_.batch * config_.accumulate * engine_.size(), config_.lr,
                                config_.decay, config_.out.string()));
@@ -165,8 +182,8 @@ class Rank {
   std::uint64_t parameters() { return optimizer().model().weights.size(); }
 
   std::string describe() {
-    return fmt::format("{}, {}{}, {} {}, torch {} with {} thread(s) a rank", optimizer().describe(),
-                       run_.engine,
+    return fmt::format("{}, {}{}, {} {}, torch {} with {} thread(s) per rank",
+                       optimizer().describe(), run_.engine,
                        config_.emulate.empty() ? "" : ", emulated network " + config_.emulate,
                        config_.data.task, config_.model.name, TORCH_VERSION, config_.threads);
   }
@@ -237,7 +254,7 @@ class Rank {
     if (progress_) progress_->say(line);
   }
 
-  // A spike is answered with exact steps. REQUIRES: all ranks were told the same.
+  // A spike is answered with exact steps. REQUIRES: all ranks got the same values.
   void guard(const Control::Said& said) {
     if (!config_.optimizer.guard) return;
     std::optional<double> residual;
@@ -249,7 +266,7 @@ class Rank {
     }
   }
 
-  // Learns what all ranks told about the last step.
+  // Reads what all ranks sent about the last step.
   void listen() {
     const auto said = control_.take();
     if (!said) return;
@@ -259,7 +276,7 @@ class Rank {
     guard(*said);
   }
 
-  // Writes down the last step, now that all ranks have told their loss.
+  // Writes down the last step, now that all ranks have sent their loss.
   void settle() {
     listen();
     if (!heard_) return;
@@ -292,8 +309,7 @@ class Rank {
     const bool last = t == config_.steps;
     const bool saves = config_.checkpoint_every > 0 && (last || t % config_.checkpoint_every == 0);
     const bool validates = last || t % config_.validate_every == 0;
-    const bool stops =
-        stop_ != 0;  // wished by someone one step ago, so that all ranks know it here
+    const bool stops = stop_ != 0;  // requested one step ago, so that all ranks know it here
     if (last) optimizer().synchronize();
     if (validates) {
       listen();
@@ -382,7 +398,7 @@ class Rank {
   bool heard_ = false;
   report::StepRecord pending_;
   Guard guard_;
-  std::string exchange_;  // as it was told last
+  std::string exchange_;  // as last reported
   data::Batch batch_;
   std::optional<report::MetricsFile> metrics_;
   std::optional<report::EventFile> events_;
@@ -390,6 +406,8 @@ class Rank {
 };
 
 }  // namespace
+
+Rehearsal rehearse(const Training& run, Transport& engine) { return Rank(run, engine).rehearse(); }
 
 Outcome train(const Training& run, Transport& engine) { return Rank(run, engine).train(); }
 

@@ -1,21 +1,16 @@
 #pragma once
 
-#include <torch/torch.h>
-
 #include <atomic>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <vector>
 
 #include "app/data/dataset.h"
-#include "app/models/model.h"
 #include "app/report/metrics.h"
-#include "app/report/progress.h"
-#include "app/report/tensorboard.h"
 #include "app/training/run_config.h"
-#include "laconic/torch/data_parallel.h"
 #include "laconic/transport/emulated.h"
 
+// Without torch's headers, so that what starts a training compiles quickly.
 namespace laconic::app::training {
 
 // What all ranks of a run share. The signal's number once the run shall stop, else 0.
@@ -32,6 +27,15 @@ struct Outcome {
   nlohmann::json summary;  // rank 0's; empty on the others
   int stopped_by = 0;      // a signal; a checkpoint was written
 };
+
+// A run's first steps, for their times: nothing is validated or written.
+struct Rehearsal {
+  std::vector<report::StepRecord> steps;  // as this rank saw them, without losses
+  int stopped_by = 0;
+};
+
+// Takes the steps of run.config. Collective; throws as train().
+Rehearsal rehearse(const Training& run, Transport& engine);
 
 // One rank's part of a run, from making the model to writing it down. Collective; call it on the
 // thread that plays the rank. Throws Diverged (app/failure.h), and what the library throws.

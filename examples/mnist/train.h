@@ -72,7 +72,7 @@ inline void train(laconic::Transport& world) {
   const auto [images, labels] = Digits(1000).batch(500);
   const auto right = (net->forward(images).argmax(1) == labels).to(torch::kFloat32).mean();
   if (world.rank() == 0)
-    std::printf("accuracy %.3f after %d steps on %d ranks, %.2f bits a parameter and step\n",
+    std::printf("accuracy %.3f after %d steps on %d ranks, %.2f bits per parameter and step\n",
                 right.item<double>(), kSteps, world.size(),
                 8.0 * static_cast<double>(parallel.optimizer().totals().bytes) / kSteps /
                     static_cast<double>(parallel.optimizer().model().weights.size()));

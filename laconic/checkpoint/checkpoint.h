@@ -12,7 +12,7 @@
 // A checkpoint is a folder that all ranks see: shared.safetensors (what is equal on all ranks, and
 // the weights of the last sync), rank00000.safetensors, … (what each rank has for itself, its
 // weights where they differ from those), and manifest.json, which is written last.
-namespace laconic {
+namespace laconic::inline checkpoint {
 
 struct Manifest {
   static constexpr int kFormat = 1;
@@ -36,10 +36,10 @@ struct Manifest {
 
 // Collective. The checkpoint that was at `path` stays whole until the new one is; after an error it
 // is still there, or the new one if all that failed was to make its name last. Error(kFile) with
-// the path and what the system said, Error(kInvalidArgument) when at `path` there is something else
-// or `extra` is not UTF-8: the same on all ranks. Needs 4 bytes a parameter for a while. `own`:
-// numbers that this rank wants back (a model's running statistics, say), equally many on all ranks.
-void save_checkpoint(const std::filesystem::path& path, Optimizer& optimizer,
+// the path and the system's reason, Error(kInvalidArgument) when at `path` there is something else
+// or `extra` is not UTF-8: the same on all ranks. Needs 4 bytes per parameter for a while. `own`:
+// numbers that this rank wants back (e.g. a model's running statistics), equally many on all ranks.
+void save_checkpoint(const std::filesystem::path& path, SavedState& optimizer,
                      const std::map<std::string, std::string>& extra = {},
                      std::span<const double> own = {});
 
@@ -63,7 +63,7 @@ enum class Resume : std::uint8_t {
 // something else. total_steps, threads, shadow_every and verify_every may differ, and
 // ranks_per_node as the number of ranks may. `own` comes back as this rank saved it; with other
 // ranks as the mean of what all had saved.
-Resume load_checkpoint(const std::filesystem::path& path, Optimizer& optimizer,
+Resume load_checkpoint(const std::filesystem::path& path, SavedState& optimizer,
                        std::span<double> own = {});
 
-}  // namespace laconic
+}  // namespace laconic::inline checkpoint

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-namespace laconic {
+namespace laconic::inline checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -54,7 +54,7 @@ void write_and_sync(const fs::path& path, std::span<const std::span<const std::b
   Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC, "create");
   for (const auto& piece : pieces) write_all(file.get(), piece, path);
   if (::fsync(file.get()) != 0) fail_with_errno("make safe (fsync)", path);
-  // Some network filesystems tell of a full disk here only.
+  // Some network filesystems report a full disk here only.
   if (::close(file.release()) != 0) fail_with_errno("close", path);
 }
 
@@ -147,4 +147,4 @@ void sync_directory(const fs::path& directory) {
     fail_with_errno("make safe (fsync) the folder", directory);
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline checkpoint

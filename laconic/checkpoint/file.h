@@ -9,8 +9,8 @@
 #include "laconic/core/error.h"
 
 // Files as checkpoints and results need them: whole or not there at all. Failures are Error(kFile)
-// with the path and what the system said.
-namespace laconic {
+// with the path and the system's reason.
+namespace laconic::inline checkpoint {
 
 // A regular file, open for reading. Movable.
 class InputFile {
@@ -46,4 +46,4 @@ void make_directories(const std::filesystem::path& directory);
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 void sync_directory(const std::filesystem::path& directory);
 
-}  // namespace laconic
+}  // namespace laconic::inline checkpoint

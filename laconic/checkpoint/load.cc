@@ -8,7 +8,7 @@
 #include "laconic/core/error.h"
 #include "laconic/transport/together.h"
 
-namespace laconic {
+namespace laconic::inline checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -75,7 +75,7 @@ void check_own(const SafetensorsFile& file, std::size_t numbers) {
 // One rank's view of a checkpoint that is being loaded.
 class Loading {
  public:
-  Loading(const Manifest& manifest, Optimizer& optimizer, std::span<double> numbers)
+  Loading(const Manifest& manifest, SavedState& optimizer, std::span<double> numbers)
       : manifest_(manifest),
         optimizer_(optimizer),
         numbers_(numbers),
@@ -156,7 +156,7 @@ class Loading {
   }
 
   const Manifest& manifest_;
-  Optimizer& optimizer_;
+  SavedState& optimizer_;
   std::span<double> numbers_;
   int rank_;
   std::vector<State> states_;
@@ -177,7 +177,7 @@ void check_all_read_the_same(const std::vector<std::uint64_t>& seals, const fs::
 
 }  // namespace
 
-Resume load_checkpoint(const fs::path& path, Optimizer& optimizer, std::span<double> own) {
+Resume load_checkpoint(const fs::path& path, SavedState& optimizer, std::span<double> own) {
   Transport& world = optimizer.transport();
   Manifest manifest;
   check_all_read_the_same(together(world,
@@ -205,4 +205,4 @@ Resume load_checkpoint(const fs::path& path, Optimizer& optimizer, std::span<dou
   return exact ? Resume::kExact : Resume::kRedistributed;
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline checkpoint

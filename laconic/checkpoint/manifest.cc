@@ -7,7 +7,7 @@
 #include "laconic/checkpoint/seal.h"
 #include "laconic/optim/method.h"
 
-namespace laconic {
+namespace laconic::inline checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -142,11 +142,11 @@ Places::Places(const fs::path& path) : target(path.lexically_normal()) {
   parent = target.has_parent_path() ? target.parent_path() : ".";
 }
 
-Manifest describe(const Optimizer& optimizer) {
+Manifest describe(const SavedState& optimizer) {
   Manifest manifest;
   manifest.algorithm = optimizer.config().algorithm;
   manifest.config = to_text(optimizer.config());
-  manifest.step = optimizer.stats().step;
+  manifest.step = optimizer.steps_taken();
   manifest.ranks = optimizer.transport().size();
   manifest.elements = optimizer.model().weights.size();
   manifest.groups = optimizer.model().groups;
@@ -200,17 +200,21 @@ Manifest read_manifest(const fs::path& path) {
   }
 }
 
-void check_same(const Manifest& saved, const Optimizer& optimizer) {
+void check_same(const Manifest& saved, const SavedState& optimizer) {
   const Manifest now = describe(optimizer);
   check_equal(saved, "algorithm", saved.algorithm, now.algorithm, "resume with the same optimizer");
   check_groups(saved, now);
   const Method& method = method_named(optimizer.config().algorithm);
   for (const auto& [field, here] : now.config) {
     if (!is_fixed(field, method)) continue;
+    // An option that an earlier version did not have was at its default.
     const auto there = saved.config.find(field);
-    check_equal(saved, field, there == saved.config.end() ? "(nothing)" : there->second, here,
-                "resume with what was saved");
+    const Option* option = method.find(field);
+    const std::string before = there != saved.config.end() ? there->second
+                               : option != nullptr         ? option->default_text()
+                                                           : "(nothing)";
+    check_equal(saved, field, before, here, "resume with what was saved");
   }
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline checkpoint

@@ -2,7 +2,7 @@
 
 #include "laconic/checkpoint/checkpoint.h"
 
-namespace laconic {
+namespace laconic::inline checkpoint {
 
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kSharedName = "shared.safetensors";
@@ -15,10 +15,10 @@ struct Places {
 };
 
 // What the optimizer is, without files.
-Manifest describe(const Optimizer& optimizer);
+Manifest describe(const SavedState& optimizer);
 // To manifest.folder.
 void write_manifest(const Manifest& manifest);
 // Error(kInvalidArgument) that names both values when `saved` does not fit the optimizer.
-void check_same(const Manifest& saved, const Optimizer& optimizer);
+void check_same(const Manifest& saved, const SavedState& optimizer);
 
-}  // namespace laconic
+}  // namespace laconic::inline checkpoint

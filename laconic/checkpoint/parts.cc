@@ -8,7 +8,7 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic {
+namespace laconic::inline checkpoint {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 18;  // floats read at a time
@@ -60,7 +60,7 @@ Place place_of(const SafetensorsFile& file, const std::string& name) {
   return {spread == "mean" ? Spread::kMean : Spread::kOwned, *number};
 }
 
-Parts::Parts(std::vector<SafetensorsFile> ranks, const Optimizer& optimizer)
+Parts::Parts(std::vector<SafetensorsFile> ranks, const SavedState& optimizer)
     : ranks_(std::move(ranks)), names_(static_cast<std::size_t>(optimizer.buckets())) {
   for (int b = 0; b < optimizer.buckets(); ++b) lengths_.push_back(optimizer.bucket(b).count);
   for (const auto& [name, entry] : ranks_.front().tensors())
@@ -134,4 +134,4 @@ void Parts::fill(const std::string& name, const Run& run, std::span<float> out) 
   }
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline checkpoint

@@ -8,12 +8,12 @@
 #include "laconic/optim/optimizer.h"
 
 // The parts of the state that each rank has for itself, as they lie in the files of the ranks.
-namespace laconic {
+namespace laconic::inline checkpoint {
 
 inline constexpr const char* kWeights = "weights";
 inline constexpr const char* kOwn = "own";  // the caller's, in the files of the ranks
 
-// The bucket that a name like "bucket3/m" speaks of. Error(kInvalidArgument) for other names and
+// The bucket that a name like "bucket3/m" belongs to. Error(kInvalidArgument) for other names and
 // buckets that do not exist.
 int bucket_of(const std::string& name, int buckets);
 
@@ -24,14 +24,14 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 void put_place(Metadata& metadata, const State& state);
-// Error(kCorrupt) where the file does not tell.
+// Error(kCorrupt) where the file does not name one.
 Place place_of(const SafetensorsFile& file, const std::string& name);
 
 // What all ranks of a checkpoint held, put together bucket by bucket. Error(kCorrupt) when the
 // parts do not cover a bucket, or overlap where each is owned by one rank.
 class Parts {
  public:
-  Parts(std::vector<SafetensorsFile> ranks, const Optimizer& optimizer);
+  Parts(std::vector<SafetensorsFile> ranks, const SavedState& optimizer);
 
   const std::vector<SafetensorsFile>& ranks() const noexcept { return ranks_; }
   // By name without "bucket<i>/": means over the ranks that hold an element, summed in the order of
@@ -57,4 +57,4 @@ class Parts {
   std::vector<std::uint64_t> lengths_;
 };
 
-}  // namespace laconic
+}  // namespace laconic::inline checkpoint

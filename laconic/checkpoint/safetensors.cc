@@ -13,7 +13,7 @@
 #include "laconic/checkpoint/seal.h"
 #include "laconic/core/hash.h"
 
-namespace laconic {
+namespace laconic::inline checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -310,4 +310,4 @@ void SafetensorsFile::read_bytes(const std::string& name, Dtype dtype, std::uint
   InputFile(path_).read(tensor->begin + first * width(dtype), out);
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline checkpoint

@@ -11,7 +11,7 @@
 // Files of the safetensors format: the length of the header (8 bytes, little-endian), the header
 // (JSON), the tensors. Ours also hold the hash64 of each tensor and of the header, in the metadata
 // as "hash.<name>" and "seal", so that a flipped bit is found wherever it is.
-namespace laconic {
+namespace laconic::inline checkpoint {
 
 enum class Dtype : std::uint8_t { kF32, kF64 };
 
@@ -39,7 +39,7 @@ struct FileMark {
 };
 
 // Replaces `path` by a whole file, or leaves it as it was and throws Error(kFile) with the path and
-// what the system said. Names must be unique and not "__metadata__"; names and metadata are UTF-8
+// the system's reason. Names must be unique and not "__metadata__"; names and metadata are UTF-8
 // (Error(kInvalidArgument)).
 FileMark write_safetensors(const std::filesystem::path& path, std::span<const Tensor> tensors,
                            const Metadata& metadata);
@@ -85,4 +85,4 @@ class SafetensorsFile {
   Metadata metadata_;
 };
 
-}  // namespace laconic
+}  // namespace laconic::inline checkpoint

@@ -6,7 +6,7 @@
 #include "laconic/checkpoint/parts.h"
 #include "laconic/transport/together.h"
 
-namespace laconic {
+namespace laconic::inline checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -22,7 +22,7 @@ void prepare(const Places& places) {
   fs::create_directory(places.fresh);
 }
 
-void write_files(const fs::path& folder, Optimizer& optimizer, std::span<const double> numbers) {
+void write_files(const fs::path& folder, SavedState& optimizer, std::span<const double> numbers) {
   const Model& model = optimizer.model();
   const int rank = optimizer.transport().rank();
   std::vector<float> synced(model.weights.size());
@@ -56,7 +56,7 @@ void write_files(const fs::path& folder, Optimizer& optimizer, std::span<const d
 }
 
 // The marks are read back, so that a folder that the ranks do not share is found now.
-void finish_manifest(const Places& places, const Optimizer& optimizer,
+void finish_manifest(const Places& places, const SavedState& optimizer,
                      const std::map<std::string, std::string>& extra) {
   Manifest manifest = describe(optimizer);
   manifest.extra = extra;
@@ -88,7 +88,7 @@ void put_in_place(const Places& places) {
 
 }  // namespace
 
-void save_checkpoint(const fs::path& path, Optimizer& optimizer,
+void save_checkpoint(const fs::path& path, SavedState& optimizer,
                      const std::map<std::string, std::string>& extra, std::span<const double> own) {
   const Places places(path);
   Transport& world = optimizer.transport();
@@ -116,4 +116,4 @@ void save_checkpoint(const fs::path& path, Optimizer& optimizer,
   }
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline checkpoint

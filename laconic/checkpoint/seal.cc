@@ -5,7 +5,7 @@
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
 
-namespace laconic {
+namespace laconic::inline checkpoint {
 namespace {
 
 constexpr std::string_view kMember = "\"seal\":\"";
@@ -44,4 +44,4 @@ std::string checked_seal(std::string_view text, std::string_view close,
   return seal_of(body);
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline checkpoint

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-// JSON text that tells when a bit of it was flipped: its last member is "seal", the hash64 of all
+// JSON text in which a flipped bit is noticed: its last member is "seal", the hash64 of all
 // text before that member.
-namespace laconic {
+namespace laconic::inline checkpoint {
 
 // 16 hexadecimal digits.
 std::string hex(std::uint64_t value);
@@ -24,4 +24,4 @@ std::size_t seal_length(std::string_view close) noexcept;
 std::string checked_seal(std::string_view text, std::string_view close,
                          const std::filesystem::path& path);
 
-}  // namespace laconic
+}  // namespace laconic::inline checkpoint

@@ -3,7 +3,7 @@
 #include "laconic/codec/codec.h"
 #include "laconic/kernels/dense.h"
 
-namespace laconic {
+namespace laconic::inline codec {
 namespace {
 
 // Rounded to bf16 on the wire, added in fp32.
@@ -53,4 +53,4 @@ class Bf16 final : public Codec {
 
 std::unique_ptr<Codec> make_bf16_codec() { return std::make_unique<Bf16>(); }
 
-}  // namespace laconic
+}  // namespace laconic::inline codec

@@ -2,10 +2,10 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic {
+namespace laconic::inline codec {
 namespace {
 
-constexpr std::string_view kNames[] = {"sign", "fp32", "bf16"};
+constexpr std::string_view kNames[] = {"fp32", "bf16", "int8", "int4", "int2", "sign"};
 
 }  // namespace
 
@@ -18,10 +18,13 @@ double Codec::bits_per_element() const noexcept {
 std::span<const std::string_view> codec_names() noexcept { return kNames; }
 
 std::unique_ptr<Codec> make_codec(std::string_view name, const CodecOptions& options) {
-  if (name == "sign") return make_sign_codec(options);
   if (name == "fp32") return make_fp32_codec();
   if (name == "bf16") return make_bf16_codec();
+  if (name == "int8") return make_int8_codec(options);
+  if (name == "int4") return make_int4_codec(options);
+  if (name == "int2") return make_int2_codec(options);
+  if (name == "sign") return make_sign_codec(options);
   fail(Code::kInvalidArgument, "no codec `{}`: {}", name, fmt::join(kNames, ", "));
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline codec

@@ -10,7 +10,7 @@
 #include "laconic/kernels/sign.h"
 #include "laconic/wire/chunk.h"
 
-namespace laconic {
+namespace laconic::inline codec {
 
 // Numbers to bytes and back, block by block: one file per codec. A codec is arithmetic on spans. It
 // knows neither ranks nor where residuals are kept nor what becomes of a block that cannot be
@@ -35,7 +35,6 @@ class Codec {
     double total = 0;         // of finished tiles, where a block may have any length
     std::size_t counted = 0;  // live elements
     float scale = 0;          // set by settle
-    double sent = 0;          // squared norm of C(p), once the block is encoded
   };
 
   virtual ~Codec() = default;
@@ -87,6 +86,7 @@ class Codec {
 struct CodecOptions {
   std::size_t scale_block = 4096;                 // sign: a multiple of 64, or 0 for any length
   kernels::Norm scale_norm = kernels::Norm::kL2;  // sign
+  std::size_t quant_block = 256;                  // int8, int4, int2: a multiple of 64
 };
 
 // What make_codec knows, in the order of messages.
@@ -98,5 +98,8 @@ std::unique_ptr<Codec> make_codec(std::string_view name, const CodecOptions& opt
 std::unique_ptr<Codec> make_sign_codec(const CodecOptions& options);
 std::unique_ptr<Codec> make_fp32_codec();
 std::unique_ptr<Codec> make_bf16_codec();
+std::unique_ptr<Codec> make_int8_codec(const CodecOptions& options);
+std::unique_ptr<Codec> make_int4_codec(const CodecOptions& options);
+std::unique_ptr<Codec> make_int2_codec(const CodecOptions& options);
 
-}  // namespace laconic
+}  // namespace laconic::inline codec

@@ -3,7 +3,7 @@
 #include "laconic/codec/codec.h"
 #include "laconic/kernels/dense.h"
 
-namespace laconic {
+namespace laconic::inline codec {
 namespace {
 
 // The numbers themselves, which are written, added and read in the messages.
@@ -54,4 +54,4 @@ class Fp32 final : public Codec {
 
 std::unique_ptr<Codec> make_fp32_codec() { return std::make_unique<Fp32>(); }
 
-}  // namespace laconic
+}  // namespace laconic::inline codec

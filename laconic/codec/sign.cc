@@ -4,7 +4,7 @@
 #include "laconic/codec/codec.h"
 #include "laconic/core/error.h"
 
-namespace laconic {
+namespace laconic::inline codec {
 namespace {
 
 using kernels::Coded;
@@ -21,7 +21,7 @@ class Sign final : public Codec {
   std::string_view name() const noexcept override { return "sign"; }
   std::string describe() const override {
     const char* norm = norm_ == kernels::Norm::kL2 ? "L2" : "L1";
-    return block_ == 0 ? fmt::format("one-bit mean, one {} scale a chunk", norm)
+    return block_ == 0 ? fmt::format("one-bit mean, one {} scale per chunk", norm)
                        : fmt::format("one-bit mean, {} scales of {} elements", norm, block_);
   }
   bool exact() const noexcept override { return false; }
@@ -50,11 +50,10 @@ class Sign final : public Codec {
     finish_tile(live, part.count, block);
   }
 
-  bool settle(std::size_t count, Block& block) const noexcept override {
+  bool settle(std::size_t, Block& block) const noexcept override {
     const float sum = block_ == 0 ? static_cast<float>(block.total) : kernels::fold(block.lanes);
     if (!std::isfinite(sum)) return false;
     block.scale = kernels::scale_of(sum, block.counted, norm_);
-    block.sent = static_cast<double>(block.scale) * block.scale * static_cast<double>(count);
     return true;
   }
 
@@ -115,4 +114,4 @@ std::unique_ptr<Codec> make_sign_codec(const CodecOptions& options) {
   return std::make_unique<Sign>(options);
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline codec

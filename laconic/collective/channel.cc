@@ -5,7 +5,7 @@
 
 #include "laconic/transport/engine.h"
 
-namespace laconic {
+namespace laconic::inline collective {
 
 Channel::Channel(Transport* transport)
     : transport_(transport), blocks_(transport ? static_cast<std::size_t>(transport->size()) : 0) {}
@@ -71,4 +71,4 @@ void Outbox::forward(std::size_t slice, Channel& from, std::size_t size) {
   post(slice);
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline collective

@@ -7,7 +7,7 @@
 #include "laconic/transport/nodes.h"
 #include "laconic/transport/transport.h"
 
-namespace laconic {
+namespace laconic::inline collective {
 
 // The exchanges of one transport during one exchange of a Mean, numbered from 1 as they are posted.
 class Channel {
@@ -68,4 +68,4 @@ class Outbox {
   Slot slots_[kSlots];
 };
 
-}  // namespace laconic
+}  // namespace laconic::inline collective

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "laconic/kernels/random_sign.h"
 #include "laconic/wire/chunk.h"
 
-namespace laconic {
+namespace laconic::inline collective {
 namespace {
 
 // The length of each of `parts` equal parts, in whole words.
@@ -72,7 +71,9 @@ Range Layout::range(int shard, int chunk, std::size_t slice) const noexcept {
 }
 
 CodecOptions options_of(const MeanConfig& config) {
-  return {.scale_block = config.scale_block, .scale_norm = config.scale_norm};
+  return {.scale_block = config.scale_block,
+          .scale_norm = config.scale_norm,
+          .quant_block = config.quant_block};
 }
 
 bool draws(const MeanConfig& config) noexcept { return config.codec == "random-sign"; }
@@ -85,8 +86,7 @@ std::string_view codec_that_runs(const MeanConfig& config, int per_node, int nod
 
 Layout layout_of(const MeanConfig& config, int per_node, int nodes, int useful_slices) {
   constexpr std::size_t kLargestExact = std::size_t{1} << 20, kLargest = std::size_t{8} << 20;
-  if (draws(config))
-    return {config.elements, per_node, nodes, Mean::kTile, kLargest, useful_slices};
+  if (draws(config)) return {config.elements, per_node, nodes, kTile, kLargest, useful_slices};
   // Blocks are those of the codec that was asked for: they are bad as a whole even if another runs.
   const auto asked = make_codec(config.codec, options_of(config));
   const std::size_t grain = asked->exact() ? tile_of(config.scale_block) : asked->block();
@@ -120,8 +120,8 @@ Dealing::Dealing(std::size_t elements, int ranks, int useful_slices)
   runs = (words + of_run - 1) / of_run;
   const std::size_t wanted = slice_elements(elements, elements, useful_slices) / wire::kWord;
   // Slices start at whole tiles, so activity and bits of a tile lie together.
-  runs_per_slice = std::min(
-      runs, round_up(std::max<std::size_t>(wanted / of_run, 1), Mean::kTile / wire::kWord));
+  runs_per_slice =
+      std::min(runs, round_up(std::max<std::size_t>(wanted / of_run, 1), kTile / wire::kWord));
   slices = runs == 0 ? 0 : (runs + runs_per_slice - 1) / runs_per_slice;
 }
 
@@ -133,4 +133,4 @@ std::size_t Dealing::message_size(std::size_t slice) const noexcept {
   return wire::random_signs_size(runs_of(slice) * wire::kWord);
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline collective

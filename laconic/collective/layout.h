@@ -2,7 +2,7 @@
 
 #include "laconic/collective/coder.h"
 
-namespace laconic {
+namespace laconic::inline collective {
 
 constexpr std::size_t round_up(std::size_t n, std::size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
@@ -42,7 +42,7 @@ CodecOptions options_of(const MeanConfig& config);
 // Whether the mean draws random signs; all other codecs are those of make_codec.
 bool draws(const MeanConfig& config) noexcept;
 
-// The codec that really runs: inside a single node of several ranks a lossy one gives way to fp32.
+// The codec that really runs: inside a single node of several ranks a lossy one is replaced by fp32.
 std::string_view codec_that_runs(const MeanConfig& config, int per_node, int nodes);
 
 // The layout of the mean that make_mean makes. REQUIRES: not a single round.
@@ -64,4 +64,4 @@ struct Dealing {
   std::size_t message_size(std::size_t slice) const noexcept;
 };
 
-}  // namespace laconic
+}  // namespace laconic::inline collective

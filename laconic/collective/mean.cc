@@ -1,21 +1,24 @@
 #include "laconic/collective/mean.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "laconic/collective/coder.h"
 #include "laconic/collective/layout.h"
 #include "laconic/collective/pipeline.h"
 #include "laconic/collective/single_round.h"
-#include "laconic/core/buffer.h"
 #include "laconic/core/error.h"
-#include "laconic/kernels/dense.h"
 #include "laconic/transport/agree.h"
 
-namespace laconic {
+namespace laconic::inline collective {
 namespace {
 
-constexpr std::string_view kCodecs[] = {"fp32", "bf16", "sign", "random-sign"};
+constexpr std::string_view kCodecs[] = {"fp32", "bf16", "int8",       "int4",
+                                        "int2", "sign", "random-sign"};
+
+const char* name(Feedback feedback) {
+  static constexpr const char* kNames[] = {"full", "ema", "decay", "none"};
+  return kNames[static_cast<std::size_t>(feedback)];
+}
 
 void agree_on(const MeanConfig& config, Transport& world) {
   const std::string mine[] = {
@@ -23,7 +26,9 @@ void agree_on(const MeanConfig& config, Transport& world) {
       fmt::format("{} elements", config.elements),
       fmt::format("{} elements per scale block", config.scale_block),
       fmt::format("scale norm {}", config.scale_norm == kernels::Norm::kL2 ? "L2" : "L1"),
-      fmt::format("feedback {}", static_cast<int>(config.feedback)),
+      fmt::format("{} elements per integer block", config.quant_block),
+      fmt::format("feedback {} ({}, reset {}, {})", name(config.feedback), config.feedback_beta,
+                  config.feedback_reset, config.feedback_decay),
       fmt::format("form {}", static_cast<int>(config.form)),
       fmt::format("seed {}", config.seed),
       fmt::format("bucket {}", config.bucket),
@@ -37,12 +42,23 @@ std::string problem(const MeanConfig& config, const Nodes& nodes) {
   if (config.scale_block % 64 != 0)
     return fmt::format("scale block {}: it must be a multiple of 64, or 0 for one scale per chunk",
                        config.scale_block);
+  if (config.quant_block % 64 != 0 || config.quant_block == 0)
+    return fmt::format("integer block {}: it must be a multiple of 64, at least 64",
+                       config.quant_block);
   if (!config.pending.empty() && config.pending.size() != config.elements)
     return fmt::format("pending has {} elements, the mean {}: they must be equal",
                        config.pending.size(), config.elements);
   if (!config.pending.empty() && (draws(config) || config.feedback == Feedback::kNone))
     return fmt::format("a {} mean {} has no residual: leave pending empty", config.codec,
                        draws(config) ? "of any form" : "without feedback");
+  if (!config.pending.empty() && config.feedback == Feedback::kEma)
+    return "a mean with ema feedback keeps its residual itself: leave pending empty";
+  if (!(config.feedback_beta >= 0 && config.feedback_beta < 1))
+    return fmt::format("feedback beta {}: it must be in [0, 1)", config.feedback_beta);
+  if (!(config.feedback_decay >= 0 && config.feedback_decay <= 1))
+    return fmt::format("feedback decay {}: it must be in [0, 1]", config.feedback_decay);
+  if (config.feedback_reset < 0)
+    return fmt::format("feedback reset {}: it must be at least 0", config.feedback_reset);
   if (nodes.per_node > 1024 || nodes.nodes * nodes.per_node > 65535)
     return fmt::format("{} nodes of {} ranks: at most 1024 ranks per node and 65535 in all",
                        nodes.nodes, nodes.per_node);
@@ -54,19 +70,10 @@ std::string problem(const MeanConfig& config, const Nodes& nodes) {
 // The exact mean of one rank is what the rank has.
 class Alone final : public Mean {
  public:
-  Alone(const MeanConfig& config, Pool& pool)
-      : config_(config), pool_(pool), scratch_(kTile * static_cast<std::size_t>(pool.threads())) {}
+  Alone(const MeanConfig& config, Device& device) : config_(config), device_(device) {}
 
-  void exchange(Fill fill, Take take, const Round&) override {
-    for_each_piece(
-        pool_, 0, config_.elements, kTile, [&](std::size_t begin, std::size_t count, int thread) {
-          Tile tile{.begin = begin,
-                    .count = count,
-                    .values = scratch_.data() + kTile * static_cast<std::size_t>(thread)};
-          fill(tile);
-          if (!config_.pending.empty()) std::memset(config_.pending.data() + begin, 0, 4 * count);
-          take(begin, {tile.values, count});
-        });
+  void exchange(const Source& source, const Sink& sink, const Round&) override {
+    device_.run(source, sink, config_.elements, config_.pending.data());
   }
   std::vector<State> state() override { return {}; }
   std::size_t elements() const noexcept override { return config_.elements; }
@@ -78,8 +85,7 @@ class Alone final : public Mean {
 
  private:
   MeanConfig config_;
-  Pool& pool_;
-  Buffer<float> scratch_;
+  Device& device_;
 };
 
 }  // namespace
@@ -92,15 +98,19 @@ Role role_of(std::string_view name) noexcept {
 
 std::span<const std::string_view> mean_codecs() noexcept { return kCodecs; }
 
-std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Pool& pool) {
+bool is_exact(std::string_view codec) {
+  return codec != "random-sign" && make_codec(codec)->exact();
+}
+
+std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Device& device) {
   const std::string wrong = problem(config, nodes);
   // Before validating, so that an invalid rank fails on every rank instead of leaving them waiting.
   agree_on(config, *nodes.world);
   if (!wrong.empty()) throw Error(Code::kInvalidArgument, wrong);
   if (draws(config) && config.form == RandomForm::kSingleRound)
-    return std::make_unique<SingleRound>(config, nodes, pool);
+    return std::make_unique<SingleRound>(config, nodes, device);
   if (config.codec == "fp32" && nodes.world->size() == 1)
-    return std::make_unique<Alone>(config, pool);
+    return std::make_unique<Alone>(config, device);
   const Layout layout =
       layout_of(config, nodes.per_node, nodes.nodes, nodes.world->useful_slices());
   const Range shard = layout.shard(nodes.local), chunk = layout.chunk(nodes.local, nodes.node);
@@ -112,31 +122,15 @@ std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Po
                     .chunk_begin = chunk.begin,
                     .chunk_count = chunk.count};
   return std::make_unique<Pipeline>(config.elements, nodes, layout,
-                                    draws(config) ? make_random_sign_coder(config, place, pool)
-                                                  : make_feedback_coder(config, place, pool));
+                                    draws(config) ? make_random_sign_coder(config, place, device)
+                                                  : make_feedback_coder(config, place, device));
 }
 
 void Mean::reduce(std::span<float> values) {
   if (values.size() != elements())
     fail(Code::kInvalidArgument, "a span of {} elements, this mean is of {}", values.size(),
          elements());
-  exchange(
-      [values](Tile& tile) {
-        if (tile.fallback) {
-          std::memset(tile.values, 0, 4 * tile.count);
-          return true;
-        }
-        tile.values = values.data() + tile.begin;
-        if (tile.random)
-          tile.active = kernels::all_finite(tile.values, tile.count)
-                            ? kernels::activity(tile.values, tile.count)
-                            : 0;
-        return tile.random || kernels::all_finite(tile.values, tile.count);
-      },
-      [values](std::size_t begin, std::span<const float> mean) {
-        std::memcpy(values.data() + begin, mean.data(), 4 * mean.size());
-      },
-      {.step = reduced_++});
+  exchange(Values{values.data(), true}, Store{values.data()}, {.step = reduced_++});
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline collective

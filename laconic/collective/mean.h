@@ -8,12 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "laconic/core/parallel.h"
-#include "laconic/kernels/random_sign.h"
-#include "laconic/kernels/sign.h"
+#include "laconic/device/device.h"
 #include "laconic/transport/nodes.h"
 
-namespace laconic {
+namespace laconic::inline collective {
 
 // How state is distributed over the ranks: replicated; one value per rank, whose mean counts;
 // sharded; replicated scalars; scalars of each rank, which have no meaning on other ranks.
@@ -38,48 +36,33 @@ struct State {
 // paths than this one's.
 Role role_of(std::string_view name) noexcept;
 
-// A piece of the vector that stays in L1. `fill` writes this rank's values to `values`, or points
-// it at memory of its own that stays as it is until the exchange is over. What follows `random`
-// concerns random signs only.
-struct Tile {
-  std::size_t begin = 0, count = 0;
-  float* values = nullptr;
-  bool fallback = false;  // the block was found bad: give what stands for it (lossy codecs only)
-
-  bool random = false;            // the rest is wanted
-  const float* bounds = nullptr;  // b of each value, so that |value| <= b; null: 1
-  std::uint64_t active = ~0ULL;   // one bit per word of 64
-  // Not null: fill may draw the `wanted` words itself into `bits`; it then sets `drawn`.
-  const kernels::Draw* draw = nullptr;
-  std::uint64_t wanted = ~0ULL;
-  std::uint8_t* bits = nullptr;
-  bool drawn = false;
-};
-
-// Returns false when the tile holds something not finite: a lossy codec then asks again with
-// `fallback`. It may ask for a tile twice anyway (blocks longer than a tile), so for lossy codecs
-// fill changes nothing that it reads.
-using Fill = FunctionRef<bool(Tile&)>;
-using Take = FunctionRef<void(std::size_t begin, std::span<const float> mean)>;
-
 enum class RandomForm : std::uint8_t { kTwoRound, kSingleRound, kCount };
 
-// What a lossy codec leaves out, p - C(p): it is added to the next exchange, or dropped.
-enum class Feedback : std::uint8_t { kFull, kNone };
+// What becomes of what a lossy codec leaves out, r = p - C(p), on workers and owners alike. The
+// residual e, which is added to the next values, becomes r; beta*e + (1-beta)*r, and 0 after every
+// `feedback_reset` exchanges; decay*r; or 0.
+enum class Feedback : std::uint8_t { kFull, kEma, kDecay, kNone };
 
-// The codecs of a mean: fp32 and bf16 (exact sums), sign (one bit), random-sign (no residual).
+// The codecs of a mean: fp32 and bf16 (exact sums), int8, int4, int2 and sign (so many bits, one
+// bit), random-sign (no residual).
 std::span<const std::string_view> mean_codecs() noexcept;
+// Whole numbers travel and nothing is left out. Error(kInvalidArgument) for an unknown name.
+bool is_exact(std::string_view codec);
 
 struct MeanConfig {
   std::string codec = "sign";  // one of mean_codecs()
   std::size_t elements = 0;
   std::size_t scale_block = 4096;  // sign: a multiple of 64, or 0 for one scale per chunk
   kernels::Norm scale_norm = kernels::Norm::kL2;  // sign
+  std::size_t quant_block = 256;                  // int8, int4, int2: a multiple of 64
   Feedback feedback = Feedback::kFull;            // lossy codecs
+  double feedback_beta = 0.8;                     // kEma: in [0, 1)
+  std::int64_t feedback_reset = 1024;             // kEma: exchanges; 0: never
+  double feedback_decay = 0.95;                   // kDecay: in [0, 1]
   RandomForm form = RandomForm::kTwoRound;        // random-sign
   std::uint32_t seed = 0, bucket = 0;             // random-sign: keys of the random numbers
-  // Memory of the caller, as long as the vector, that takes the worker residual: `fill` then gives
-  // values that already hold it. Empty: the mean keeps the residual and adds it.
+  // Memory of the caller, as long as the vector, that takes the worker residual: the source then
+  // gives values that already hold it. Empty: the mean keeps the residual and adds it.
   std::span<float> pending = {};
 };
 
@@ -90,17 +73,15 @@ struct Round {
   std::span<const float> live = {};
 };
 
-// The mean of one vector over the ranks, the same bits on every rank. Works in tiles of at most
-// 4096 elements: `fill` writes this rank's values of a tile, `take` consumes the mean of a tile;
-// both may be called from the threads of the pool at once, on different tiles. Lossy codecs keep
-// residuals, so an object serves one quantity for its whole life. An exchange is collective; if it
-// throws, the object is unusable.
+// The mean of one vector over the ranks, the same bits on every rank. `source` gives this rank's
+// values, `sink` consumes the mean; both are of the whole vector, and may be the same memory: a range
+// is read before its mean is given to the sink. Lossy codecs keep residuals, so an
+// object serves one quantity for its whole life. An exchange is collective; if it throws, the object
+// is unusable.
 class Mean {
  public:
-  static constexpr std::size_t kTile = 4096;
-
   virtual ~Mean() = default;
-  virtual void exchange(Fill fill, Take take, const Round& round) = 0;
+  virtual void exchange(const Source& source, const Sink& sink, const Round& round) = 0;
   // In place. Values that are not finite count as 0 with lossy codecs, block by block.
   void reduce(std::span<float> values);
 
@@ -122,8 +103,8 @@ class Mean {
 };
 
 // Collective: all ranks compare what they ask for. Throws Error(kInvalidArgument) naming both
-// values when they differ or do not make sense. The caller keeps `nodes`, its world and `pool`
-// alive. A lossy codec inside a single node of several ranks gives way to fp32; see describe().
-std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Pool& pool);
+// values when they differ or do not make sense. The caller keeps `nodes`, its world and `device`
+// alive. A lossy codec inside a single node of several ranks is replaced by fp32; see describe().
+std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Device& device);
 
-}  // namespace laconic
+}  // namespace laconic::inline collective

@@ -4,7 +4,7 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic {
+namespace laconic::inline collective {
 namespace {
 
 std::size_t times(int count, std::size_t size) { return static_cast<std::size_t>(count) * size; }
@@ -34,7 +34,7 @@ Pipeline::Pipeline(std::size_t elements, const Nodes& nodes, const Layout& layou
 
 // A slice goes through the phases from top to bottom; each works on an older slice than the one
 // above it.
-void Pipeline::exchange(Fill fill, Take take, const Round& round) {
+void Pipeline::exchange(const Source& source, const Sink& sink, const Round& round) {
   const std::size_t slices = layout_.slices();
   coder_->begin(round);
   const std::size_t phases = hierarchical() ? 5 : 3;
@@ -44,31 +44,31 @@ void Pipeline::exchange(Fill fill, Take take, const Round& round) {
         work(tick - phase * Outbox::kLag);
     };
     std::size_t phase = 0;
-    if (hierarchical()) at(phase++, [&](std::size_t slice) { share(slice, fill); });
-    at(phase++, [&](std::size_t slice) { encode(slice, fill); });
+    if (hierarchical()) at(phase++, [&](std::size_t slice) { share(slice, source); });
+    at(phase++, [&](std::size_t slice) { encode(slice, source); });
     at(phase++, [&](std::size_t slice) { combine(slice); });
     if (hierarchical())
       at(phase++,
          [&](std::size_t slice) { forwarded_.forward(slice, between_, sizes(slice).down); });
-    at(phase++, [&](std::size_t slice) { decode(slice, take); });
+    at(phase++, [&](std::size_t slice) { decode(slice, sink); });
   }
   between_.finish();
   inside_.finish();
   for (Outbox* outbox : {&shared_, &encoded_, &combined_, &forwarded_}) outbox->rest();
 }
 
-void Pipeline::share(std::size_t slice, Fill fill) {
+void Pipeline::share(std::size_t slice, const Source& source) {
   const std::size_t size = sizes(slice).share;
   const std::size_t block = times(nodes_.nodes, size);
   const auto out = shared_.prepare(slice, times(nodes_.per_node, block));
   for (int shard = 0; shard < nodes_.per_node; ++shard)
     for (int chunk = 0; chunk < nodes_.nodes; ++chunk)
-      coder_->share(layout_.range(shard, chunk, slice), fill,
+      coder_->share(layout_.range(shard, chunk, slice), source,
                     out.subspan(times(shard, block) + times(chunk, size), size));
   shared_.post(slice);
 }
 
-void Pipeline::encode(std::size_t slice, Fill fill) {
+void Pipeline::encode(std::size_t slice, const Source& source) {
   std::span<const std::byte* const> shares;
   const Sizes size = sizes(slice);
   if (hierarchical()) shares = inside_.arrive(times(nodes_.nodes, size.share));
@@ -77,21 +77,11 @@ void Pipeline::encode(std::size_t slice, Fill fill) {
     const Range range = layout_.range(nodes_.local, chunk, slice);
     const auto to = out.subspan(times(chunk, size.up), size.up);
     if (!hierarchical()) {
-      coder_->encode(range, fill, to);
+      coder_->encode(range, source, to);
       continue;
     }
     for (std::size_t r = 0; r < shares.size(); ++r) part_[r] = shares[r] + times(chunk, size.share);
-    const std::span<const std::byte* const> of_chunk(part_.data(), shares.size());
-    coder_->encode(
-        range,
-        [&](Tile& tile) {
-          if (tile.fallback)
-            std::fill_n(tile.values, tile.count, 0.0F);
-          else
-            coder_->join(range, of_chunk, tile);
-          return true;
-        },
-        to);
+    coder_->encode(range, coder_->joined(range, {part_.data(), shares.size()}), to);
   }
   encoded_.post(slice);
 }
@@ -103,7 +93,7 @@ void Pipeline::combine(std::size_t slice) {
   combined_.post(slice);
 }
 
-void Pipeline::decode(std::size_t slice, Take take) {
+void Pipeline::decode(std::size_t slice, const Sink& sink) {
   const std::size_t size = sizes(slice).down;
   const auto arrived =
       hierarchical() ? inside_.arrive(times(nodes_.nodes, size)) : between_.arrive(size);
@@ -112,7 +102,7 @@ void Pipeline::decode(std::size_t slice, Take take) {
       const std::byte* message =
           hierarchical() ? arrived[times(shard, 1)] + times(chunk, size) : arrived[times(chunk, 1)];
       coder_->decode(layout_.range(shard, chunk, slice), {message, size},
-                     nodes_.rank_of(chunk, shard), take);
+                     nodes_.rank_of(chunk, shard), sink);
     }
 }
 
@@ -122,4 +112,4 @@ std::string Pipeline::describe() const {
                         : fmt::format("{}, {} ranks", coder_->describe(), nodes_.nodes);
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline collective

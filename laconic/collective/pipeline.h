@@ -4,7 +4,7 @@
 #include "laconic/collective/coder.h"
 #include "laconic/collective/layout.h"
 
-namespace laconic {
+namespace laconic::inline collective {
 
 // Runs one coder over flat ranks or a hierarchy of nodes, slice by slice, so that a slice is
 // encoded while others travel. The path of a slice (Hierarchical-1-bit-All-Reduce; share and
@@ -22,7 +22,7 @@ class Pipeline final : public Mean {
   Pipeline(std::size_t elements, const Nodes& nodes, const Layout& layout,
            std::unique_ptr<Coder> coder);
 
-  void exchange(Fill fill, Take take, const Round& round) override;
+  void exchange(const Source& source, const Sink& sink, const Round& round) override;
   std::vector<State> state() override { return coder_->state(); }
   std::size_t elements() const noexcept override { return elements_; }
   std::vector<std::size_t> blocks() const override { return layout_.blocks(); }
@@ -33,10 +33,10 @@ class Pipeline final : public Mean {
  private:
   bool hierarchical() const { return nodes_.per_node > 1; }
   Sizes sizes(std::size_t slice) const { return coder_->sizes(layout_.capacity(slice)); }
-  void share(std::size_t slice, Fill fill);
-  void encode(std::size_t slice, Fill fill);
+  void share(std::size_t slice, const Source& source);
+  void encode(std::size_t slice, const Source& source);
   void combine(std::size_t slice);
-  void decode(std::size_t slice, Take take);
+  void decode(std::size_t slice, const Sink& sink);
 
   std::size_t elements_;
   const Nodes& nodes_;
@@ -47,4 +47,4 @@ class Pipeline final : public Mean {
   std::vector<const std::byte*> part_;
 };
 
-}  // namespace laconic
+}  // namespace laconic::inline collective

@@ -8,27 +8,25 @@
 #include "laconic/core/error.h"
 #include "laconic/wire/chunk.h"
 
-namespace laconic {
+namespace laconic::inline collective {
 namespace {
 
 constexpr std::size_t kWord = wire::kWord;
-constexpr std::size_t kTileWords = Mean::kTile / kWord;
 constexpr std::size_t kInFlight = 2 * Outbox::kLag + 1;
 
 }  // namespace
 
-SingleRound::SingleRound(const MeanConfig& config, const Nodes& nodes, Pool& pool)
+SingleRound::SingleRound(const MeanConfig& config, const Nodes& nodes, Device& device)
     : config_(config),
       nodes_(nodes),
-      pool_(pool),
+      device_(device),
       ranks_(nodes.world->size()),
       dealing_(config.elements, ranks_, nodes.world->useful_slices()),
       inside_(nodes.inside.get()),
       between_(&nodes.between()),
-      cards_(static_cast<std::size_t>(ranks_) * static_cast<std::size_t>(pool.threads())),
+      cards_(static_cast<std::size_t>(ranks_) * static_cast<std::size_t>(device.pool().threads())),
       from_(static_cast<std::size_t>(ranks_)) {
   const auto ranks = static_cast<std::size_t>(ranks_);
-  const auto threads = static_cast<std::size_t>(pool.threads());
   if (dealing_.slices == 0) return;
   const std::size_t size = dealing_.message_size(0);
   sent_ = {between_, *nodes_.messages, Kind::kAllGather, size, dealing_.slices};
@@ -36,9 +34,11 @@ SingleRound::SingleRound(const MeanConfig& config, const Nodes& nodes, Pool& poo
     forwarded_ = {inside_, *nodes_.messages, Kind::kAllGather,
                   static_cast<std::size_t>(nodes.nodes) * size, dealing_.slices};
   owners_ = Buffer<std::uint16_t>(dealing_.runs_per_slice * ranks * kInFlight);
-  active_ = Buffer<std::uint8_t>(dealing_.runs_per_slice);
-  scratch_ = Buffer<float>(kTile * threads);
-  tile_bits_ = Buffer<std::uint64_t>(2 * kTileWords * threads);
+  const std::size_t words = dealing_.runs_per_slice * ranks;
+  wanted_ = Buffer<std::uint8_t>(words);
+  bits_ = Buffer<std::uint64_t>(words);
+  // Activity is written tile by tile, in whole bytes.
+  active_ = Buffer<std::uint8_t>((words + 7) / 8);
 }
 
 std::string SingleRound::describe() const {
@@ -74,7 +74,7 @@ void SingleRound::deal(std::size_t index) {
   const Slice s = slice(index);
   const auto ranks = static_cast<std::size_t>(ranks_);
   std::uint16_t* owner = owners(index);
-  pool_.run(s.runs, [&](std::size_t run, int thread) {
+  device_.pool().run(s.runs, [&](std::size_t run, int thread) {
     std::uint16_t* cards = cards_.data() + ranks * static_cast<std::size_t>(thread);
     std::iota(cards, cards + ranks, std::uint16_t{0});
     PhiloxCounter random{};
@@ -92,7 +92,7 @@ void SingleRound::deal(std::size_t index) {
   });
 }
 
-void SingleRound::encode(std::size_t index, Fill fill) {
+void SingleRound::encode(std::size_t index, const Source& source) {
   deal(index);
   const Slice s = slice(index);
   const std::uint16_t* owner = owners(index);
@@ -100,41 +100,25 @@ void SingleRound::encode(std::size_t index, Fill fill) {
   const auto out = sent_.prepare(index, dealing_.message_size(index));
   const auto to = wire::parts(out, s.runs * kWord);
   std::memset(to.bits, 0, out.size() - wire::kHeaderSize);
-  std::memset(active_.data(), 0, s.runs);
-  pool_.run((s.count + kTile - 1) / kTile, [&](std::size_t t, int thread) {
-    const std::size_t first = t * kTileWords, at = t * kTile;
-    const std::size_t words = std::min(kTileWords, s.words - first);
-    std::uint64_t* bits = tile_bits_.data() + 2 * kTileWords * static_cast<std::size_t>(thread);
-    Tile tile{.begin = s.begin + at,
-              .count = std::min(kTile, s.count - at),
-              .values = scratch_.data() + kTile * static_cast<std::size_t>(thread),
-              .random = true,
-              .draw = &draw_,
-              .wanted = 0,
-              .bits = reinterpret_cast<std::uint8_t*>(bits)};
-    for (std::size_t w = 0; w < words; ++w)
-      tile.wanted |= std::uint64_t{owner[first + w] == me} << w;
-    fill(tile);
-    for (std::size_t w = 0; w < words; ++w) {
-      if ((tile.wanted >> w & 1) == 0) continue;
-      const std::size_t run = (first + w) / static_cast<std::size_t>(ranks_);
-      if (!tile.drawn)
-        kernels::draw(draw_, tile.begin + w * kWord, tile.values + w * kWord,
-                      tile.bounds ? tile.bounds + w * kWord : nullptr,
-                      std::min(kWord, tile.count - w * kWord),
-                      reinterpret_cast<std::uint8_t*>(bits + w));
-      std::memcpy(to.bits + 8 * run, bits + w, 8);
-      active_[run] = static_cast<std::uint8_t>(tile.active >> w & 1);
-    }
-  });
-  for (std::size_t run = 0; run < s.runs; ++run)
-    to.extras[run / 8] |= static_cast<std::byte>(active_[run] << (run % 8));
+  for (std::size_t w = 0; w < s.words; ++w) wanted_[w] = owner[w] == me;
+  device_.draw({.range = {s.begin, s.count, s.count},
+                .source = source,
+                .draw = draw_,
+                .wanted = wanted_.data(),
+                .bits = reinterpret_cast<std::uint8_t*>(bits_.data()),
+                .active = active_.data()});
+  for (std::size_t w = 0; w < s.words; ++w) {
+    if (wanted_[w] == 0) continue;
+    const std::size_t run = w / static_cast<std::size_t>(ranks_);
+    std::memcpy(to.bits + 8 * run, &bits_[w], 8);
+    to.extras[run / 8] |= static_cast<std::byte>((active_[w / 8] >> (w % 8) & 1) << (run % 8));
+  }
   wire::seal(out,
              {wire::Form::kRandomSigns, static_cast<std::uint32_t>(s.runs * kWord), sequence_});
   sent_.post(index);
 }
 
-void SingleRound::decode(std::size_t index, Take take) {
+void SingleRound::decode(std::size_t index, const Sink& sink) {
   const Slice s = slice(index);
   const std::size_t size = dealing_.message_size(index);
   const auto blocks = hierarchical() ? inside_.arrive(static_cast<std::size_t>(nodes_.nodes) * size)
@@ -151,36 +135,31 @@ void SingleRound::decode(std::size_t index, Take take) {
       from_[static_cast<std::size_t>(rank)] = message + wire::kHeaderSize;
     }
   const std::uint16_t* owner = owners(index);
-  pool_.run((s.count + kTile - 1) / kTile, [&](std::size_t t, int thread) {
-    const std::size_t first = t * kTileWords, at = t * kTile;
-    const std::size_t count = std::min(kTile, s.count - at);
-    std::uint64_t* bits = tile_bits_.data() + 2 * kTileWords * static_cast<std::size_t>(thread);
-    std::uint64_t active = 0;
-    for (std::size_t w = 0; w < wire::words(count); ++w) {
-      const std::size_t run = (first + w) / static_cast<std::size_t>(ranks_);
-      const std::byte* message = from_[owner[first + w]];
-      std::memcpy(bits + w, message + 8 * run, 8);
-      const auto byte = std::to_integer<unsigned>(message[8 * s.runs + run / 8]);
-      active |= std::uint64_t{byte >> (run % 8) & 1} << w;
-    }
-    float* r = scratch_.data() + kTile * static_cast<std::size_t>(thread);
-    kernels::signs_to_floats(reinterpret_cast<const std::uint8_t*>(bits),
-                             reinterpret_cast<const std::uint8_t*>(&active), count, r);
-    take(s.begin + at, {r, count});
-  });
+  std::memset(active_.data(), 0, active_.size());
+  for (std::size_t w = 0; w < s.words; ++w) {
+    const std::size_t run = w / static_cast<std::size_t>(ranks_);
+    const std::byte* message = from_[owner[w]];
+    std::memcpy(&bits_[w], message + 8 * run, 8);
+    const auto byte = std::to_integer<unsigned>(message[8 * s.runs + run / 8]);
+    active_[w / 8] = static_cast<std::uint8_t>(active_[w / 8] | (byte >> (run % 8) & 1) << (w % 8));
+  }
+  device_.read({.range = {s.begin, s.count, s.count},
+                .bits = reinterpret_cast<const std::uint8_t*>(bits_.data()),
+                .extras = active_.data(),
+                .sink = sink});
 }
 
-void SingleRound::exchange(Fill fill, Take take, const Round& round) {
+void SingleRound::exchange(const Source& source, const Sink& sink, const Round& round) {
   ++sequence_;
   draw_ = draw_of(config_, round, nodes_.world->rank());
   const std::size_t last = hierarchical() ? 2 * Outbox::kLag : Outbox::kLag;
   for (std::size_t tick = 0; tick < dealing_.slices + last; ++tick) {
-    if (tick < dealing_.slices) encode(tick, fill);
+    if (tick < dealing_.slices) encode(tick, source);
     if (hierarchical() && tick >= Outbox::kLag && tick - Outbox::kLag < dealing_.slices) {
       const std::size_t late = tick - Outbox::kLag;
       forwarded_.forward(late, between_, dealing_.message_size(late));
     }
-    if (tick >= last) decode(tick - last, take);
+    if (tick >= last) decode(tick - last, sink);
   }
   between_.finish();
   inside_.finish();
@@ -188,4 +167,4 @@ void SingleRound::exchange(Fill fill, Take take, const Round& round) {
   forwarded_.rest();
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline collective

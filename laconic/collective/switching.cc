@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
 #include "laconic/collective/coder.h"
 #include "laconic/core/error.h"
 
-namespace laconic {
+namespace laconic::inline collective {
 
-const char* name(Way way) noexcept {
-  static constexpr const char* kNames[kWays] = {"coded", "flat", "dense"};
-  return kNames[static_cast<int>(way)];
+const char* name(Path path) noexcept {
+  static constexpr const char* kNames[kPaths] = {"coded", "flat", "dense"};
+  return kNames[static_cast<int>(path)];
 }
 
 namespace {
@@ -25,45 +24,45 @@ std::vector<State> residuals_of(Mean& mean) {
 }  // namespace
 
 SwitchingMean::SwitchingMean(std::unique_ptr<Mean> coded, std::unique_ptr<Mean> flat,
-                             std::unique_ptr<Mean> dense, const Nodes& nodes)
+                             std::unique_ptr<Mean> dense, const Nodes& nodes,
+                             std::size_t scale_block)
     : dense_(std::move(dense)),
       coded_(coded.get()),
-      ranks_(static_cast<float>(nodes.world->size())) {
+      ranks_(static_cast<float>(nodes.world->size())),
+      scale_block_(scale_block) {
   if (flat) flat_.residuals = residuals_of(*flat);
   flat_.mean = std::move(flat);
-  coded_way_ = {std::move(coded), static_cast<float>(nodes.per_node), residuals_of(*coded_)};
+  coded_path_ = {std::move(coded), static_cast<float>(nodes.per_node), residuals_of(*coded_)};
 }
 
-void SwitchingMean::exchange(Fill fill, Take take, const Round& round) {
-  const Way other = wanted_ == Way::kFlat ? Way::kCoded : Way::kFlat;
-  taken_ = wanted_ != Way::kDense && coded(other).owes ? Way::kDense : wanted_;
+void SwitchingMean::exchange(const Source& source, const Sink& sink, const Round& round) {
+  const Path other = wanted_ == Path::kFlat ? Path::kCoded : Path::kFlat;
+  taken_ = wanted_ != Path::kDense && coded(other).owes ? Path::kDense : wanted_;
   const auto begin = std::chrono::steady_clock::now();
-  exchange_by(taken_, fill, take, round);
+  if (taken_ == Path::kDense) {
+    exact(source, sink, round);
+  } else {
+    coded(taken_).owes = true;
+    coded(taken_).mean->exchange(source, sink, round);
+  }
   seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-void SwitchingMean::exchange_by(Way way, Fill fill, Take take, const Round& round) {
-  if (way == Way::kDense) return exact(fill, take, round);
-  coded(way).owes = true;
-  coded(way).mean->exchange(fill, take, round);
-}
-
-void SwitchingMean::exact(Fill fill, Take take, const Round& round) {
-  dense_->exchange(
-      [&](Tile& tile) {
-        float* const own = tile.values;
-        if (!fill(tile)) bad_.fetch_add(1, std::memory_order_relaxed);
-        if (tile.values != own) std::memcpy(own, tile.values, 4 * tile.count);
-        tile.values = own;
-        for (const Coded* each : {&coded_way_, &flat_})
-          if (each->owes) add_residuals(*each, tile.begin, {own, tile.count});
-        if (!round.live.empty())
-          for (std::size_t k = 0; k < tile.count; ++k)
-            if (round.live[tile.begin + k] == 0) own[k] = 0;
-        return true;
-      },
-      take, round);
-  for (Coded* each : {&coded_way_, &flat_}) {
+// A worker's residual is a share of the mean, the owner's is a part of the mean itself.
+void SwitchingMean::exact(const Source& source, const Sink& sink, const Round& round) {
+  addends_.clear();
+  for (const Coded* each : {&coded_path_, &flat_})
+    if (each->owes)
+      for (const State& state : each->residuals)
+        addends_.push_back({.values = state.values,
+                            .begin = state.begin,
+                            .gain = state.spread == Spread::kOwned ? ranks_ : each->worker_gain});
+  const Corrected corrected{.of = &source,
+                            .residuals = addends_,
+                            .live = round.live.empty() ? nullptr : round.live.data(),
+                            .bad = {scale_block_, &bad_}};
+  dense_->exchange(corrected, sink, round);
+  for (Coded* each : {&coded_path_, &flat_}) {
     if (!each->owes) continue;
     each->owes = false;
     for (const State& state : each->residuals)
@@ -71,20 +70,8 @@ void SwitchingMean::exact(Fill fill, Take take, const Round& round) {
   }
 }
 
-// A worker's residual is a share of the mean, the owner's is a part of the mean itself.
-void SwitchingMean::add_residuals(const Coded& coded, std::size_t begin,
-                                  std::span<float> values) const {
-  for (const State& state : coded.residuals) {
-    const float gain = state.spread == Spread::kOwned ? ranks_ : coded.worker_gain;
-    const std::size_t from = std::max(begin, state.begin);
-    const std::size_t to = std::min(begin + values.size(), state.begin + state.values.size());
-    for (std::size_t at = from; at < to; ++at)
-      values[at - begin] += gain * state.values[at - state.begin];
-  }
-}
-
 void SwitchingMean::restored() noexcept {
-  coded_way_.owes = true;
+  coded_path_.owes = true;
   flat_.owes = flat_.mean != nullptr;
 }
 
@@ -99,8 +86,8 @@ std::vector<State> SwitchingMean::state() {
 }
 
 double SwitchingMean::residual_ratio() const noexcept {
-  if (taken_ == Way::kDense) return 0;
-  return (taken_ == Way::kFlat ? flat_.mean.get() : coded_)->residual_ratio();
+  if (taken_ == Path::kDense) return 0;
+  return (taken_ == Path::kFlat ? flat_.mean.get() : coded_)->residual_ratio();
 }
 
 std::string SwitchingMean::describe() const {
@@ -115,4 +102,4 @@ std::uint64_t SwitchingMean::bad_blocks() const noexcept {
          bad_.load(std::memory_order_relaxed);
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline collective

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #endif
 
-namespace laconic {
+namespace laconic::inline core {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
@@ -32,4 +32,4 @@ void* allocate_aligned(std::size_t bytes) {
 
 void free_aligned(void* memory) noexcept { std::free(memory); }
 
-}  // namespace laconic
+}  // namespace laconic::inline core

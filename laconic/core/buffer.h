@@ -5,7 +5,7 @@
 #include <span>
 #include <type_traits>
 
-namespace laconic {
+namespace laconic::inline core {
 
 // Zeroed memory aligned to 64 bytes; large ones ask for huge pages. Throws std::bad_alloc.
 void* allocate_aligned(std::size_t bytes);
@@ -35,4 +35,4 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
-}  // namespace laconic
+}  // namespace laconic::inline core

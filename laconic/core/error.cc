@@ -1,6 +1,6 @@
 #include "laconic/core/error.h"
 
-namespace laconic {
+namespace laconic::inline core {
 
 const char* name(Code code) noexcept {
   switch (code) {
@@ -22,4 +22,4 @@ std::optional<Code> code_named(std::string_view text) noexcept {
   return {};
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline core

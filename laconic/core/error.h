@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-namespace laconic {
+namespace laconic::inline core {
 
 enum class Code {
   kInvalidArgument,  // the caller's values do not fit; nothing was changed
@@ -41,4 +41,4 @@ template <typename... Args>
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline core

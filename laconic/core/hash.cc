@@ -4,7 +4,7 @@
 
 #include <new>
 
-namespace laconic {
+namespace laconic::inline core {
 
 std::uint64_t hash64(std::span<const std::byte> bytes, std::uint64_t seed) noexcept {
   return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
@@ -27,4 +27,4 @@ void Hash64::Free::operator()(void* state) const noexcept {
   XXH3_freeState(static_cast<XXH3_state_t*>(state));
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline core

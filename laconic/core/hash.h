@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-namespace laconic {
+namespace laconic::inline core {
 
 // XXH3, 64 bits: the same value on every machine. Finds accidents, not adversaries.
 std::uint64_t hash64(std::span<const std::byte> bytes, std::uint64_t seed = 0) noexcept;
@@ -24,4 +24,4 @@ class Hash64 {
   std::unique_ptr<void, Free> state_;
 };
 
-}  // namespace laconic
+}  // namespace laconic::inline core

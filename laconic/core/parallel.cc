@@ -11,7 +11,7 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic {
+namespace laconic::inline core {
 
 struct Pool::Shared {
   using Work = FunctionRef<void(std::size_t, int)>;
@@ -100,4 +100,4 @@ void Pool::run(std::size_t items, FunctionRef<void(std::size_t, int)> work) {
   if (s.error) std::rethrow_exception(std::exchange(s.error, nullptr));
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline core

@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace laconic {
+namespace laconic::inline core {
 
 // A reference to a callable: two pointers, no allocation. The callable must outlive the call.
 template <typename Signature>
@@ -15,7 +15,8 @@ template <typename R, typename... Args>
 class FunctionRef<R(Args...)> {
  public:
   template <typename F>
-  requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>) FunctionRef(F&& f)
+  requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> &&
+           std::is_invocable_r_v<R, F&, Args...>) FunctionRef(F&& f)
   noexcept  // NOLINT: implicit, like std::function
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
         call_([](void* object, Args... args) -> R {
@@ -51,4 +52,4 @@ class Pool {
   std::unique_ptr<Shared> shared_;
 };
 
-}  // namespace laconic
+}  // namespace laconic::inline core

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-namespace laconic {
+namespace laconic::inline core {
 
 // What a random number is for. Streams never share a counter.
 enum class Stream : std::uint32_t {
@@ -35,4 +35,4 @@ constexpr PhiloxCounter philox(PhiloxCounter c, PhiloxKey k) noexcept {
   return c;
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline core

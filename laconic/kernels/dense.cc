@@ -23,6 +23,19 @@ void Scale(float* a, std::size_t count, float factor) {
   });
 }
 
+template <bool kMasked>
+HWY_INLINE void blend_as(float keep, const float* r, const float* live, std::size_t count,
+                         float* e) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto kept = hn::Mul(hn::Set(d, keep), hn::LoadU(d, e + i));
+    hn::StoreU(only_live<kMasked>(d, live, i, hn::Add(kept, hn::LoadU(d, r + i))), d, e + i);
+  });
+}
+
+void Blend(float keep, const float* r, const float* live, std::size_t count, float* e) {
+  live ? blend_as<true>(keep, r, live, count, e) : blend_as<false>(keep, r, live, count, e);
+}
+
 template <class T, class Load>
 HWY_INLINE void sum_as(const T* const* in, int inputs, std::size_t count, float factor, float* out,
                        const Load& load) {
@@ -89,6 +102,7 @@ namespace laconic::kernels {
 
 HWY_EXPORT(Add);
 HWY_EXPORT(Scale);
+HWY_EXPORT(Blend);
 HWY_EXPORT(Sum);
 HWY_EXPORT(SumBf16);
 HWY_EXPORT(ToBf16);
@@ -101,6 +115,9 @@ void add(const float* a, std::size_t count, float* acc) noexcept {
 }
 void scale(float* a, std::size_t count, float factor) noexcept {
   HWY_DYNAMIC_DISPATCH(Scale)(a, count, factor);
+}
+void blend(float keep, const float* r, const float* live, std::size_t count, float* e) noexcept {
+  HWY_DYNAMIC_DISPATCH(Blend)(keep, r, live, count, e);
 }
 void sum(const float* const* in, int inputs, std::size_t count, float factor, float* out) noexcept {
   HWY_DYNAMIC_DISPATCH(Sum)(in, inputs, count, factor, out);

@@ -3,10 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace laconic::kernels {
+#include "laconic/kernels/arithmetic.h"
 
-// Gradients beyond this count as not finite.
-inline constexpr float kLargestGradient = 1e16F;
+namespace laconic::kernels {
 
 // acc += a.
 void add(const float* a, std::size_t count, float* acc) noexcept;
@@ -18,6 +17,8 @@ void sum(const float* const* in, int inputs, std::size_t count, float factor, fl
 // The same of bf16 values, added in fp32.
 void sum_bf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor,
               float* out) noexcept;
+// e = keep*e + r, 0 where live[k] == 0 (live null: nowhere).
+void blend(float keep, const float* r, const float* live, std::size_t count, float* e) noexcept;
 // Round to nearest, ties to even; NaN stays NaN (quiet).
 void to_bf16(const float* in, std::size_t count, std::uint16_t* out) noexcept;
 void from_bf16(const std::uint16_t* in, std::size_t count, float* out) noexcept;

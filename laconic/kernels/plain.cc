@@ -14,7 +14,13 @@ HWY_INLINE void move_as(const Traffic& t, std::size_t count) {
   auto seen = hn::Zero(d);  // keeps the compiler from dropping reads that nobody else needs
   for (std::size_t i = 0; i + 64 <= count; i += 64) {
     std::uint64_t word = i;
-    if (t.bits_in != nullptr) std::memcpy(&word, t.bits_in + i / 8, 8);
+    const auto words = static_cast<std::size_t>(t.bits_per_element);
+    if (t.bits_in != nullptr)
+      for (std::size_t w = 0; w < words; ++w) {
+        std::uint64_t more;
+        std::memcpy(&more, t.bits_in + i / 8 * words + 8 * w, 8);
+        word ^= more;
+      }
     const auto base = hn::Set(d, static_cast<float>(word & 1));
     for (std::size_t k = i; k < i + 64; k += kWidth) {
       auto total = base;
@@ -24,7 +30,9 @@ HWY_INLINE void move_as(const Traffic& t, std::size_t count) {
       for (int w = 0; w < kWrites; ++w) hn::StoreU(total, d, t.writes[w] + k);
       if constexpr (kUpdates + kWrites == 0) seen = hn::Or(seen, total);
     }
-    if (t.bits_out != nullptr) std::memcpy(t.bits_out + i / 8, &word, 8);
+    if (t.bits_out != nullptr)
+      for (std::size_t w = 0; w < words; ++w)
+        std::memcpy(t.bits_out + i / 8 * words + 8 * w, &word, 8);
   }
   volatile float sink = hn::GetLane(seen);
   static_cast<void>(sink);
@@ -77,7 +85,7 @@ int used(T* const (&arrays)[n]) {
 
 double Traffic::bytes_per_element() const noexcept {
   const int floats = used(reads) + 2 * used(updates) + used(writes);
-  return 4.0 * floats + (bits_in ? 0.125 : 0) + (bits_out ? 0.125 : 0);
+  return 4.0 * floats + 0.125 * bits_per_element * ((bits_in ? 1 : 0) + (bits_out ? 1 : 0));
 }
 
 void move(const Traffic& traffic, std::size_t count) noexcept {

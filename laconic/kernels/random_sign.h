@@ -3,31 +3,18 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "laconic/core/random.h"
+#include "laconic/kernels/arithmetic.h"
 
 // Binary randomization. Bits as in sign.h, except that 1 means +1. A word is 64 elements;
 // arrays of bits hold whole words, and bits past `count` are 0.
 namespace laconic::kernels {
-
-// Which random numbers a draw uses. Element k of the vector takes 16 bits: the (k % 8)-th 16-bit
-// piece, in memory order, of philox({stream, rank, bucket, k / 8}, key); s = piece/32768 - 1 +
-// 1/65536.
-struct Draw {
-  PhiloxKey key{};  // (seed, step)
-  Stream stream = Stream::kWorkerDraw;
-  std::uint32_t rank = 0, bucket = 0;
-};
 
 // bit = m > s*b, and where m == s*b bit = s < 0: +1 with probability (1 + m/b)/2. b null stands
 // for 1. `begin` is the position of m[0] in the vector. REQUIRES: begin % 64 == 0.
 void draw(const Draw& draw, std::uint64_t begin, const float* m, const float* b, std::size_t count,
           std::uint8_t* bits) noexcept;
 
-// The moments that signs are drawn from: m = beta*m + (1-beta)*g; b = beta*b + (1-beta)*|g|; where b < 2^-100, m = b =
-// 0.
-struct BirderMoments {
-  float beta, one_minus_beta;
-};
+// The moments that signs are drawn from, see next_moments.
 // Returns the activity of up to 64 words: bit w is set when any g in word w is not 0. Words of
 // `wanted` are drawn as by `draw` into `bits`, the others' bits are left alone. REQUIRES: count <=
 // 4096, g finite.
@@ -35,14 +22,7 @@ std::uint64_t birder_moments(const BirderMoments& step, const float* g, float* m
                              std::size_t count, const Draw& draw, std::uint64_t begin,
                              std::uint64_t wanted, std::uint8_t* bits) noexcept;
 
-// Bits of the number of +1 among n ranks: ceil(log2(n + 1)).
-constexpr int planes_of(int ranks) noexcept {
-  int planes = 0;
-  while ((1 << planes) <= ranks) ++planes;
-  return planes;
-}
-
-// Counts +1 over the ranks on which a word is active. active[i] holds a bit a word. Word w of the
+// Counts +1 over the ranks on which a word is active. active[i] holds a bit per word. Word w of the
 // count is `planes_of(ranks)` bit planes of 8 bytes, lowest first, at counts + w*planes*8;
 // voters[w] is the number of active ranks. REQUIRES: 1 <= ranks <= 65535.
 void count_signs(const std::uint8_t* const* bits, const std::uint8_t* const* active, int ranks,
@@ -54,7 +34,7 @@ void redraw(const Draw& draw, std::uint64_t begin, const std::uint8_t* counts,
             const std::uint16_t* voters, int planes, std::size_t count,
             std::uint8_t* bits) noexcept;
 
-// out = +1 or -1, and 0 in words that are not active (`active`: a bit a word).
+// out = +1 or -1, and 0 in words that are not active (`active`: a bit per word).
 void signs_to_floats(const std::uint8_t* bits, const std::uint8_t* active, std::size_t count,
                      float* out) noexcept;
 

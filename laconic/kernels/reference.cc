@@ -20,11 +20,35 @@ std::size_t words_of(std::size_t count) { return (count + 63) / 64; }
 void clear_words(std::uint8_t* bits, std::size_t words) { std::fill_n(bits, words * 8, 0); }
 
 void add_to_lane(Lanes& lanes, std::size_t k, float p, Norm norm) {
-  lanes.lane[k % 16] += norm == Norm::kL2 ? p * p : std::fabs(p);
+  lanes.lane[k % 16] += weight_of(p, norm);
 }
 
 float value_of(const Coded& coded, std::size_t k) {
-  return std::copysign(coded.scale, bit_of(coded.bits, k) ? -1.0F : 1.0F);
+  return decoded(coded.scale, bit_of(coded.bits, k));
+}
+
+// Lane k % 16 becomes |p| where that is larger; Inf and NaN are larger than all others.
+void keep_largest(Lanes& lanes, std::size_t k, float p) {
+  const auto size = std::bit_cast<std::int32_t>(std::fabs(p));
+  float& lane = lanes.lane[k % 16];
+  if (size > std::bit_cast<std::int32_t>(lane)) lane = std::bit_cast<float>(size);
+}
+
+// The field of element k.
+int field_of(const std::uint8_t* codes, int bits, std::size_t k) {
+  const std::size_t at = k * static_cast<std::size_t>(bits);
+  const int field = codes[at / 8] >> (at % 8) & ((1 << bits) - 1);
+  return field < 1 << (bits - 1) ? field : field - (1 << bits);
+}
+
+void set_field(std::uint8_t* codes, int bits, std::size_t k, int code) {
+  const std::size_t at = k * static_cast<std::size_t>(bits);
+  const int field = (code & ((1 << bits) - 1)) << (at % 8);
+  codes[at / 8] = static_cast<std::uint8_t>(codes[at / 8] | field);
+}
+
+float value_of(const Integers& from, int bits, std::size_t k) {
+  return decoded(from.scale, field_of(from.codes, bits, k));
 }
 
 // The s of element k of the vector.
@@ -32,13 +56,7 @@ float uniform(const Draw& draw, std::uint64_t k) {
   const PhiloxCounter random = philox({static_cast<std::uint32_t>(draw.stream), draw.rank,
                                        draw.bucket, static_cast<std::uint32_t>(k / 8)},
                                       draw.key);
-  const std::uint32_t piece = random[k % 8 / 2] >> (k % 2 * 16) & 0xFFFF;
-  return static_cast<float>(piece) / 32768.0F - 1.0F + 1.0F / 65536.0F;
-}
-
-bool is_plus(float s, float m, float b) {
-  const float threshold = s * b;
-  return m > threshold || (m == threshold && s < 0);
+  return uniform_of(random[k % 8 / 2] >> (k % 2 * 16) & 0xFFFF);
 }
 
 int count_of(const std::uint8_t* counts, int planes, std::size_t k) {
@@ -58,19 +76,6 @@ std::uint16_t bf16_of(float value) {
 
 float float_of(std::uint16_t bf16) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bf16) << 16);
-}
-
-float moment(const AdamStep& step, float g, float m) {
-  return step.beta1 * m + step.one_minus_beta1 * g;
-}
-
-float second_moment(const AdamStep& step, float g, float v) {
-  return step.beta2 * v + step.one_minus_beta2 * (g * g);
-}
-
-// D. std::max gives its first argument when a NaN is met: a NaN in v is not hidden by the floor.
-float divisor(const AdamStep& step, float v, float floor) {
-  return std::sqrt(std::max(v, floor) * step.correction) + step.epsilon;
 }
 
 }  // namespace
@@ -105,7 +110,7 @@ void code(const float* p, const float* live, std::size_t count, float scale, flo
       continue;
     }
     if (std::signbit(p[k])) set_bit(bits, k);
-    e[k] = (p[k] - std::copysign(scale, p[k])) * gain;
+    e[k] = residual_of(p[k], scale, gain);
   }
 }
 
@@ -129,6 +134,50 @@ std::size_t count_live(const float* live, std::size_t count) noexcept {
   return alive;
 }
 
+void measure_largest(const float* a, const float* e, const float* live, std::size_t count, float* p,
+                     Lanes& lanes) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    p[k] = is_dead(live, k) ? 0.0F : e != nullptr ? a[k] + e[k] : a[k];
+    keep_largest(lanes, k, p[k]);
+  }
+}
+
+float largest_of(const Lanes& lanes) noexcept {
+  Lanes all;
+  for (const float lane : lanes.lane) keep_largest(all, 0, lane);
+  return all.lane[0];
+}
+
+void to_integers(const float* p, const float* live, std::size_t count, int bits, float scale,
+                 float gain, float* e, std::uint8_t* codes) noexcept {
+  clear_words(codes, words_of(count) * static_cast<std::size_t>(bits));
+  const float inverse = inverse_scale(scale);
+  for (std::size_t k = 0; k < count; ++k) {
+    if (is_dead(live, k)) {
+      e[k] = 0;
+      continue;
+    }
+    const int code = code_of(p[k], inverse, largest_code(bits));
+    set_field(codes, bits, k, code);
+    e[k] = residual_of(p[k], scale, code, gain);
+  }
+}
+
+void sum_integers(const Integers* from, int ranks, int bits, float factor, const float* e,
+                  const float* live, std::size_t count, float* q, Lanes& lanes) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    float sum = value_of(from[0], bits, k);
+    for (int r = 1; r < ranks; ++r) sum += value_of(from[r], bits, k);
+    const float mean = sum * factor;
+    q[k] = is_dead(live, k) ? 0.0F : e != nullptr ? mean + e[k] : mean;
+    keep_largest(lanes, k, q[k]);
+  }
+}
+
+void from_integers(Integers from, int bits, std::size_t count, float* out) noexcept {
+  for (std::size_t k = 0; k < count; ++k) out[k] = value_of(from, bits, k);
+}
+
 void draw(const Draw& draw, std::uint64_t begin, const float* m, const float* b, std::size_t count,
           std::uint8_t* bits) noexcept {
   clear_words(bits, words_of(count));
@@ -139,11 +188,7 @@ void draw(const Draw& draw, std::uint64_t begin, const float* m, const float* b,
 std::uint64_t birder_moments(const BirderMoments& step, const float* g, float* m, float* b,
                              std::size_t count, const Draw& draw, std::uint64_t begin,
                              std::uint64_t wanted, std::uint8_t* bits) noexcept {
-  for (std::size_t k = 0; k < count; ++k) {
-    m[k] = step.beta * m[k] + step.one_minus_beta * g[k];
-    b[k] = step.beta * b[k] + step.one_minus_beta * std::fabs(g[k]);
-    if (b[k] < 0x1p-100F) m[k] = b[k] = 0;
-  }
+  for (std::size_t k = 0; k < count; ++k) next_moments(step, g[k], m[k], b[k]);
   for (std::size_t w = 0; w < words_of(count); ++w) {
     if ((wanted >> w & 1) == 0) continue;
     const std::size_t first = w * 64;
@@ -201,18 +246,12 @@ void counts_to_floats(const std::uint8_t* counts, const std::uint16_t* voters, i
 }
 
 void ratio(const float* m, const float* b, std::size_t count, float* out) noexcept {
-  for (std::size_t k = 0; k < count; ++k) {
-    const float divisor = b != nullptr ? b[k] : 1.0F;
-    out[k] = divisor == 0 ? 0 : std::clamp(m[k] / divisor, -1.0F, 1.0F);
-  }
+  for (std::size_t k = 0; k < count; ++k) out[k] = ratio_of(m[k], b != nullptr ? b[k] : 1.0F);
 }
 
 void ratio_to_bf16(const float* m, const float* b, std::size_t count, std::uint16_t* out) noexcept {
-  for (std::size_t k = 0; k < count; ++k) {
-    float u = 0;
-    ratio(m + k, b != nullptr ? b + k : nullptr, 1, &u);
-    out[k] = bf16_of(u);
-  }
+  for (std::size_t k = 0; k < count; ++k)
+    out[k] = bf16_of(ratio_of(m[k], b != nullptr ? b[k] : 1.0F));
 }
 
 std::uint64_t activity(const float* values, std::size_t count) noexcept {
@@ -228,6 +267,11 @@ void add(const float* a, std::size_t count, float* acc) noexcept {
 
 void scale(float* a, std::size_t count, float factor) noexcept {
   for (std::size_t k = 0; k < count; ++k) a[k] = a[k] * factor;
+}
+
+void blend(float keep, const float* r, const float* live, std::size_t count, float* e) noexcept {
+  for (std::size_t k = 0; k < count; ++k)
+    e[k] = is_dead(live, k) ? 0.0F : blended(keep, r[k], e[k]);
 }
 
 void sum(const float* const* in, int inputs, std::size_t count, float factor, float* out) noexcept {
@@ -256,8 +300,7 @@ void from_bf16(const std::uint16_t* in, std::size_t count, float* out) noexcept 
 }
 
 bool all_finite(const float* g, std::size_t count) noexcept {
-  return std::all_of(g, g + count,
-                     [](float value) { return std::fabs(value) <= kLargestGradient; });
+  return std::all_of(g, g + count, [](float value) { return is_finite(value); });
 }
 
 float sum_of_squares(const float* a, std::size_t count) noexcept {
@@ -267,26 +310,19 @@ float sum_of_squares(const float* a, std::size_t count) noexcept {
 }
 
 void sgdm(const SgdmStep& step, const float* g, float* m, float* x, std::size_t count) noexcept {
-  for (std::size_t k = 0; k < count; ++k) {
-    m[k] = step.momentum * m[k] + g[k];
-    x[k] = x[k] * step.decay - step.lr * m[k];
-  }
+  for (std::size_t k = 0; k < count; ++k) sgdm_element(step, g[k], m[k], x[k]);
 }
 
 void adamw(const AdamStep& step, const float* g, float* m, float* v, float* x,
            std::size_t count) noexcept {
-  for (std::size_t k = 0; k < count; ++k) {
-    m[k] = moment(step, g[k], m[k]);
-    v[k] = second_moment(step, g[k], v[k]);
-    x[k] = x[k] * step.decay - (step.rate * m[k]) / divisor(step, v[k], v[k]);
-  }
+  for (std::size_t k = 0; k < count; ++k) adamw_element(step, g[k], m[k], v[k], x[k]);
 }
 
 void adam_moments(const AdamStep& step, const float* g, float* m, float* v, std::size_t count,
                   Lanes& lanes) noexcept {
   for (std::size_t k = 0; k < count; ++k) {
-    m[k] = moment(step, g[k], m[k]);
-    v[k] = second_moment(step, g[k], v[k]);
+    m[k] = next_momentum(step, g[k], m[k]);
+    v[k] = next_variance(step, g[k], v[k]);
     lanes.lane[k % 16] += v[k];
   }
 }
@@ -294,18 +330,15 @@ void adam_moments(const AdamStep& step, const float* g, float* m, float* v, std:
 void adam_apply(const AdamStep& step, float* m, const float* v, float* x, float* copy,
                 std::size_t count) noexcept {
   for (std::size_t k = 0; k < count; ++k) {
-    x[k] = x[k] * step.decay;
-    if (v[k] == 0)
-      m[k] = 0;
-    else
-      x[k] = x[k] - (step.rate * m[k]) / divisor(step, v[k], step.floor);
+    adam_apply_element(step, v[k], m[k], x[k]);
     if (copy != nullptr) copy[k] = x[k];
   }
 }
 
 void momentum(const AdamStep& step, const float* g, const float* m, float* out,
               std::size_t count) noexcept {
-  for (std::size_t k = 0; k < count; ++k) out[k] = g != nullptr ? moment(step, g[k], m[k]) : m[k];
+  for (std::size_t k = 0; k < count; ++k)
+    out[k] = g != nullptr ? next_momentum(step, g[k], m[k]) : m[k];
 }
 
 void one_bit_apply(const AdamStep& step, const float* mean, float* m, const float* v, float* x,
@@ -317,38 +350,28 @@ void one_bit_apply(const AdamStep& step, const float* mean, float* m, const floa
 void zero_one_message(const AdamStep& step, float shrink, const float* g, const float* m,
                       const float* pending, float* out, std::size_t count) noexcept {
   for (std::size_t k = 0; k < count; ++k) {
-    const float next = g != nullptr ? moment(step, g[k], m[k]) : m[k];
-    out[k] = pending[k] * shrink + step.rate * next;
+    const float next = g != nullptr ? next_momentum(step, g[k], m[k]) : m[k];
+    out[k] = pending_message(step, shrink, next, pending[k]);
   }
 }
 
 void zero_one_local(const AdamStep& step, float shrink, const float* g, float* m, const float* v,
                     float* pending, float* x, std::size_t count) noexcept {
   for (std::size_t k = 0; k < count; ++k) {
-    if (v[k] == 0) {
-      m[k] = pending[k] = 0;
-      continue;
-    }
-    if (g != nullptr) m[k] = moment(step, g[k], m[k]);
-    const float d = step.rate * m[k];
-    pending[k] = pending[k] * shrink + d;
-    x[k] = x[k] - d / divisor(step, v[k], step.floor);
+    const float next = g != nullptr ? next_momentum(step, g[k], m[k]) : m[k];
+    pending_local(step, shrink, next, v[k], m[k], pending[k], x[k]);
   }
 }
 
 void zero_one_sync(const AdamStep& step, float inverse_gain, const float* mean, float* m,
                    const float* v, float* x_sync, float* x, std::size_t count) noexcept {
-  for (std::size_t k = 0; k < count; ++k) {
-    const bool dead = v[k] == 0;
-    if (m != nullptr) m[k] = dead ? 0.0F : mean[k] * inverse_gain;
-    x_sync[k] = step.decay * x_sync[k];
-    if (!dead) x_sync[k] = x_sync[k] - mean[k] / divisor(step, v[k], step.floor);
-    x[k] = x_sync[k];
-  }
+  for (std::size_t k = 0; k < count; ++k)
+    x[k] = x_sync[k] =
+        pending_sync(step, inverse_gain, mean[k], v[k], x_sync[k], m != nullptr ? m + k : nullptr);
 }
 
 void birder_update(float lr, float decay, const float* r, float* x, std::size_t count) noexcept {
-  for (std::size_t k = 0; k < count; ++k) x[k] = x[k] * decay - lr * r[k];
+  for (std::size_t k = 0; k < count; ++k) x[k] = signed_step(lr, decay, r[k], x[k]);
 }
 
 }  // namespace laconic::kernels::reference

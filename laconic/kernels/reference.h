@@ -1,6 +1,7 @@
 #pragma once
 
 #include "laconic/kernels/dense.h"
+#include "laconic/kernels/integer.h"
 #include "laconic/kernels/random_sign.h"
 #include "laconic/kernels/sign.h"
 #include "laconic/kernels/update.h"
@@ -20,6 +21,16 @@ void serve(const Coded* coded, int codes, float factor, const float* e, const fl
            std::size_t count, Norm norm, float* q, Lanes& lanes) noexcept;
 void decode(Coded coded, std::size_t count, float* out) noexcept;
 std::size_t count_live(const float* live, std::size_t count) noexcept;
+
+// integer.h
+void measure_largest(const float* a, const float* e, const float* live, std::size_t count, float* p,
+                     Lanes& lanes) noexcept;
+float largest_of(const Lanes& lanes) noexcept;
+void to_integers(const float* p, const float* live, std::size_t count, int bits, float scale,
+                 float gain, float* e, std::uint8_t* codes) noexcept;
+void sum_integers(const Integers* from, int ranks, int bits, float factor, const float* e,
+                  const float* live, std::size_t count, float* q, Lanes& lanes) noexcept;
+void from_integers(Integers from, int bits, std::size_t count, float* out) noexcept;
 
 // random_sign.h
 void draw(const Draw& draw, std::uint64_t begin, const float* m, const float* b, std::size_t count,
@@ -43,6 +54,7 @@ std::uint64_t activity(const float* values, std::size_t count) noexcept;
 // dense.h
 void add(const float* a, std::size_t count, float* acc) noexcept;
 void scale(float* a, std::size_t count, float factor) noexcept;
+void blend(float keep, const float* r, const float* live, std::size_t count, float* e) noexcept;
 void sum(const float* const* in, int inputs, std::size_t count, float factor, float* out) noexcept;
 void sum_bf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor,
               float* out) noexcept;

@@ -3,17 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "laconic/kernels/arithmetic.h"
+
 // Sign coding with error feedback. Pure loops on spans: noexcept, no allocation, no threads.
 // Pointers need no alignment; elements of a word of 64 are bits 0 to 63 of 8 little-endian bytes, 1
 // means negative.
 namespace laconic::kernels {
-
-enum class Norm : std::uint8_t { kL2, kL1 };
-
-// Lane j of a sum holds elements j, j+16, j+32, … in order.
-struct Lanes {
-  alignas(64) float lane[16] = {};
-};
 
 // Adds the lanes in a tree: j with j+8, then +4, +2, +1.
 float fold(const Lanes& lanes) noexcept;

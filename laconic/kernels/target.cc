@@ -10,7 +10,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace laconic::kernels::HWY_NAMESPACE {
 
-// Dispatched like every kernel, so it tells where the kernels run rather than where they should.
+// Dispatched like every kernel, so it names the target that kernels really run on.
 const char* RunsOn() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace laconic::kernels::HWY_NAMESPACE

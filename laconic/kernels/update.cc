@@ -175,10 +175,10 @@ HWY_INLINE void sync_as(const AdamStep& s, float inverse_gain, const float* mean
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
     const auto second = hn::LoadU(d, v + i);
     const auto dead = is_dead(d, second);
-    const auto said = hn::LoadU(d, mean + i);
+    const auto sent = hn::LoadU(d, mean + i);
     if constexpr (kMomentum)
-      hn::StoreU(hn::IfThenZeroElse(dead, hn::Mul(said, hn::Set(d, inverse_gain))), d, m + i);
-    const auto step = hn::Div(said, denominator(d, s, second));
+      hn::StoreU(hn::IfThenZeroElse(dead, hn::Mul(sent, hn::Set(d, inverse_gain))), d, m + i);
+    const auto step = hn::Div(sent, denominator(d, s, second));
     const auto weight = moved(d, s.decay, hn::LoadU(d, x_sync + i), step, dead);
     hn::StoreU(weight, d, x_sync + i);
     hn::StoreU(weight, d, x + i);

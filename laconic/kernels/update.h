@@ -2,27 +2,15 @@
 
 #include <cstddef>
 
-#include "laconic/kernels/sign.h"
+#include "laconic/kernels/arithmetic.h"
 
 // Fused moment and weight updates on one tile. Every operation is rounded to fp32 in the written
 // order; nothing is fused. D below is sqrt(max(v, floor) * correction) + epsilon. An element with v
 // == 0 is dead: its m (and pending) is held at 0 and only weight decay moves it.
 namespace laconic::kernels {
 
-struct SgdmStep {
-  float momentum, lr, decay;  // decay = 1 - lr*wd
-};
 // m = momentum*m + g; x = x*decay - lr*m.
 void sgdm(const SgdmStep& step, const float* g, float* m, float* x, std::size_t count) noexcept;
-
-struct AdamStep {
-  float beta1, one_minus_beta1, beta2, one_minus_beta2;
-  float rate;        // a_t = lr/(1 - beta1^t)
-  float decay;       // 1 - lr*wd; at a sync: w, their product over the interval
-  float correction;  // 1/(1 - beta2^J)
-  float epsilon;
-  float floor = 0;  // 0.01 * the block's mean v where a coded mean is applied, else 0
-};
 
 // AdamW in one pass: m = beta1*m + (1-beta1)*g; v = beta2*v + (1-beta2)*(g*g); x = x*decay -
 // (rate*m)/D. No element is dead and the floor is not used here.
@@ -45,8 +33,8 @@ void momentum(const AdamStep& step, const float* g, const float* m, float* out,
 void one_bit_apply(const AdamStep& step, const float* mean, float* m, const float* v, float* x,
                    std::size_t count) noexcept;
 
-// A message with what is pending: out = pending*shrink + rate*(beta1*m + (1-beta1)*g); g null: out =
-// pending*shrink + rate*m.
+// A message with what is pending: out = pending*shrink + rate*(beta1*m + (1-beta1)*g); g null: out
+// = pending*shrink + rate*m.
 void zero_one_message(const AdamStep& step, float shrink, const float* g, const float* m,
                       const float* pending, float* out, std::size_t count) noexcept;
 

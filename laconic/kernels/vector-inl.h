@@ -39,18 +39,30 @@ HWY_INLINE void for_each(std::size_t count, const Body& body) {
   for (; i < count; ++i) body(One(), i);
 }
 
+// Lane i % 16 becomes join(d, lane, term(d, i)).
+template <class Join, class Term>
+HWY_INLINE void join_lanes(std::size_t count, Lanes& lanes, const Join& join, const Term& term) {
+  const Full d;
+  constexpr std::size_t kVectors = 16 / kWidth;
+  Vector joined[kVectors];
+  for (std::size_t k = 0; k < kVectors; ++k) joined[k] = hn::Load(d, lanes.lane + k * kWidth);
+  std::size_t i = 0;
+  for (; i + 16 <= count; i += 16)
+    for (std::size_t k = 0; k < kVectors; ++k)
+      joined[k] = join(d, joined[k], term(d, i + k * kWidth));
+  for (std::size_t k = 0; k < kVectors; ++k) hn::Store(joined[k], d, lanes.lane + k * kWidth);
+  for (; i < count; ++i) {
+    const One one;
+    float* lane = lanes.lane + i % 16;
+    hn::StoreU(join(one, hn::LoadU(one, lane), term(one, i)), one, lane);
+  }
+}
+
 // Adds term(d, i) to the 16 lanes, lane i % 16.
 template <class Term>
 HWY_INLINE void accumulate(std::size_t count, Lanes& lanes, const Term& term) {
-  const Full d;
-  constexpr std::size_t kVectors = 16 / kWidth;
-  Vector sums[kVectors];
-  for (std::size_t k = 0; k < kVectors; ++k) sums[k] = hn::Load(d, lanes.lane + k * kWidth);
-  std::size_t i = 0;
-  for (; i + 16 <= count; i += 16)
-    for (std::size_t k = 0; k < kVectors; ++k) sums[k] = hn::Add(sums[k], term(d, i + k * kWidth));
-  for (std::size_t k = 0; k < kVectors; ++k) hn::Store(sums[k], d, lanes.lane + k * kWidth);
-  for (; i < count; ++i) lanes.lane[i % 16] += hn::GetLane(term(One(), i));
+  join_lanes(
+      count, lanes, [](auto, auto sum, auto value) HWY_ATTR { return hn::Add(sum, value); }, term);
 }
 
 // Bits [i, i + lanes) of a bit array as a mask. REQUIRES: i is a multiple of the lanes.

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "laconic/core/error.h"
-#include "laconic/kernels/dense.h"
+#include "laconic/kernels/sign.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 namespace {
 
 using C = OptimizerConfig;
@@ -74,23 +74,20 @@ kernels::AdamStep AdamRule::scalars(const Step& step) const {
           .epsilon = static_cast<float>(config.epsilon)};
 }
 
-void AdamRule::adam_tile(const kernels::AdamStep& step, std::size_t begin,
-                         std::span<const float> mean) {
-  for_each_finite(begin, mean, [&](std::size_t at, std::span<const float> part) {
-    kernels::adamw(step, part.data(), m_.data() + at, v_.data() + at, bucket_.x.data() + at,
-                   part.size());
-  });
+AdamWUpdate AdamRule::adam_update(const Step& step) {
+  parts_.assign(1, {0, m_.size(), scalars(step)});
+  return {parts_, m_.data(), v_.data(), bucket_.x.data(), bad()};
 }
 
 namespace {
 
-// The sum of v over a block, rounded as the specification says.
+// The sum of v over a block, rounded as specified.
 float sum_over(const float* v, std::size_t count, bool in_parts) {
   kernels::Lanes lanes;
   double total = 0;
-  float scratch[Mean::kTile];
-  for (std::size_t at = 0; at < count; at += Mean::kTile) {
-    const std::size_t n = std::min(Mean::kTile, count - at);
+  float scratch[kTile];
+  for (std::size_t at = 0; at < count; at += kTile) {
+    const std::size_t n = std::min(kTile, count - at);
     kernels::measure(v + at, nullptr, nullptr, n, kernels::Norm::kL1, scratch, lanes);
     if (!in_parts) continue;
     total += kernels::fold(lanes);
@@ -103,8 +100,8 @@ float sum_over(const float* v, std::size_t count, bool in_parts) {
 
 double AdamRule::variance_norm() const {
   double total = 0;
-  for (std::size_t at = 0; at < v_.size(); at += Mean::kTile)
-    total += sum_over(v_.data() + at, std::min(Mean::kTile, v_.size() - at), false);
+  for (std::size_t at = 0; at < v_.size(); at += kTile)
+    total += sum_over(v_.data() + at, std::min(kTile, v_.size() - at), false);
   return total;
 }
 
@@ -115,10 +112,6 @@ Floors::Floors(const Mean& mean, std::span<float> v, double factor, bool in_part
       factor_(static_cast<float>(factor)),
       in_parts_(in_parts),
       on_(on) {}
-
-std::size_t Floors::count(std::size_t block) const noexcept {
-  return (block + 1 < begins_.size() ? begins_[block + 1] : v_.size()) - begins_[block];
-}
 
 float Floors::mean_of(std::size_t block) const {
   return sum_over(v_.data() + begins_[block], count(block), in_parts_) /
@@ -143,11 +136,4 @@ void Floors::freeze() {
   update();
 }
 
-float Floors::at(std::size_t position) const { return floors_[block_of(position)]; }
-
-std::size_t Floors::block_of(std::size_t position) const {
-  const auto after = std::upper_bound(begins_.begin(), begins_.end(), position);
-  return static_cast<std::size_t>(after - begins_.begin()) - 1;
-}
-
-}  // namespace laconic
+}  // namespace laconic::inline optim

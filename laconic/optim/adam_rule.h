@@ -5,7 +5,7 @@
 #include "laconic/optim/option.h"
 #include "laconic/optim/rule.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 
 // Options of the Adam family.
 std::vector<Option> adam_options();
@@ -30,10 +30,11 @@ class AdamRule : public Rule {
   // a_t = lr/(1 - beta1^t).
   double rate(const Step& step) const;
   kernels::AdamStep scalars(const Step& step) const;
-  // An Adam step on one tile of the exact mean; a bad one leaves everything.
-  void adam_tile(const kernels::AdamStep& step, std::size_t begin, std::span<const float> mean);
+  // An Adam step on the exact mean; bad blocks leave everything. The parts live until the next call.
+  AdamWUpdate adam_update(const Step& step);
 
   Buffer<float> m_, v_;
+  std::vector<AdamPart> parts_;
 };
 
 // The variance floor of each scale block: variance_floor * V, V the mean of v over the block.
@@ -47,26 +48,14 @@ class Floors {
   void update();
   // v = 0 becomes V, where that is not 0.
   void freeze();
-  float at(std::size_t position) const;
-  // Calls work(begin, values, floor) for the parts of a mean that lie in one block each. Exact and
-  // flat means come in tiles that may hold several blocks.
-  template <typename Work>
-  void for_each_part(std::size_t begin, std::span<const float> mean, const Work& work) const {
-    for (std::size_t done = 0; done < mean.size();) {
-      const std::size_t block = block_of(begin + done);
-      const std::size_t end = std::min(begins_[block] + count(block), begin + mean.size());
-      work(begin + done, mean.subspan(done, end - begin - done), floors_[block]);
-      done = end - begin;
-    }
-  }
+  FloorTable table() const noexcept { return {begins_, floors_, v_.size()}; }
   bool any_dead_block() const noexcept { return dead_block_; }
-  std::size_t blocks() const noexcept { return begins_.size(); }
-  std::size_t begin(std::size_t block) const noexcept { return begins_[block]; }
-  std::size_t count(std::size_t block) const noexcept;
 
  private:
+  std::size_t count(std::size_t block) const noexcept {
+    return table().end(block) - begins_[block];
+  }
   float mean_of(std::size_t block) const;
-  std::size_t block_of(std::size_t position) const;
 
   std::vector<std::size_t> begins_;
   std::vector<float> floors_;
@@ -75,4 +64,4 @@ class Floors {
   bool in_parts_, on_, dead_block_ = true;
 };
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -6,7 +6,7 @@
 #include "laconic/core/hash.h"
 #include "laconic/transport/agree.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 namespace {
 
 void check_ranges_cover(const Model& model) {
@@ -94,4 +94,4 @@ void ReplicaCheck::compare(Transport& transport, std::int64_t step) {
   }
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -4,7 +4,7 @@
 
 // What a model must be before it is trained, and what must be the same on all ranks. Those that
 // take a transport are collective; a difference is an error on every rank, and names what differs.
-namespace laconic {
+namespace laconic::inline optim {
 
 // The model with what was left out filled in. Error(kInvalidArgument) when its parts do not fit.
 Model completed(Model model, const OptimizerConfig& config);
@@ -27,4 +27,4 @@ class ReplicaCheck {
   std::vector<std::uint64_t> mine_, all_;
 };
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -8,16 +8,16 @@
 #include "laconic/core/error.h"
 #include "laconic/optim/method.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 namespace {
 
 constexpr std::size_t kShort = 16 << 10, kLong = 256 << 10;  // elements of a probe
 constexpr int kRepeats = 3;
 constexpr int kTrial = 5;  // steps of a trial; the first, which takes up residuals, is not counted
-constexpr double kNear = 3;  // ways that the probe finds this much slower are not tried
+constexpr double kNear = 3;  // paths that the probe finds this much slower are not tried
 constexpr int kWindow = 16, kWidestWindow = 32;
 constexpr double kChange = 1.5;   // of the level, up or down, in two windows: the network changed
-constexpr double kBetter = 0.97;  // a way must be faster by this to replace the coded one
+constexpr double kBetter = 0.97;  // a path must be faster by this to replace the coded one
 constexpr double kClearly = 0.8;  // and for one bucket, to replace what all others take
 
 double median(std::vector<double> values) {
@@ -41,18 +41,18 @@ void take_largest(Transport& world, std::vector<double>& values) {
 
 }  // namespace
 
-Choice::Choice(const OptimizerConfig& config, const Nodes& nodes, const Nodes* flat, Pool& pool,
+Choice::Choice(const OptimizerConfig& config, const Nodes& nodes, const Nodes* flat, Device& device,
                std::vector<SwitchingMean*> means)
     : config_(config),
       nodes_(nodes),
       flat_(flat),
-      pool_(pool),
+      device_(device),
       means_(std::move(means)),
-      ways_(means_.size(), Way::kCoded),
-      possible_{Way::kCoded, Way::kDense},
+      paths_(means_.size(), Path::kCoded),
+      possible_{Path::kCoded, Path::kDense},
       taken_(means_.size()) {
-  if (flat_) possible_.push_back(Way::kFlat);
-  use(ways_);
+  if (flat_) possible_.push_back(Path::kFlat);
+  use(paths_);
 }
 
 void Choice::decide() {
@@ -61,7 +61,7 @@ void Choice::decide() {
     probe();
   else if (!config_.strict)
     look();
-  for (std::size_t i = 0; i < means_.size(); ++i) means_[i]->use(ways_[i]);
+  for (std::size_t i = 0; i < means_.size(); ++i) means_[i]->use(paths_[i]);
 }
 
 // At the step before.
@@ -77,14 +77,16 @@ void Choice::look() {
   }
 }
 
-double Choice::time(Way way, std::size_t elements) {
+double Choice::time(Path path, std::size_t elements) {
   const char* exact = config_.bf16 ? "bf16" : "fp32";
-  const auto mean = make_mean(
-      {.codec = way == Way::kDense ? std::string(exact) : method_named(config_.algorithm).codec,
-       .elements = elements,
-       .scale_block = config_.scale_block,
-       .scale_norm = config_.scale_norm},
-      way == Way::kFlat ? *flat_ : nodes_, pool_);
+  const auto mean =
+      make_mean({.codec = path == Path::kDense ? std::string(exact)
+                                               : method_named(config_.algorithm).codec_of(config_),
+                 .elements = elements,
+                 .scale_block = config_.scale_block,
+                 .scale_norm = config_.scale_norm,
+                 .quant_block = config_.quant_block},
+                path == Path::kFlat ? *flat_ : nodes_, device_);
   Buffer<float> values(elements);
   std::vector<double> seconds;
   for (int i = 0; i < kRepeats; ++i) {
@@ -97,12 +99,12 @@ double Choice::time(Way way, std::size_t elements) {
   return *std::min_element(seconds.begin(), seconds.end());
 }
 
-// A line through two points for each way, and from it every bucket's time.
+// A line through two points for each path, and from it every bucket's time.
 void Choice::probe() {
   probed_ = true;
   std::vector<double> times;
-  for (const Way way : possible_)
-    for (const std::size_t elements : {kShort, kLong}) times.push_back(time(way, elements));
+  for (const Path path : possible_)
+    for (const std::size_t elements : {kShort, kLong}) times.push_back(time(path, elements));
   take_largest(*nodes_.world, times);
   tried_.clear();
   for (std::size_t i = 0; i < possible_.size(); ++i) {
@@ -124,24 +126,24 @@ void Choice::probe() {
   off_level_ = false;
   tried_.clear();
   if (config_.strict || to_try_.size() == 1) to_try_.clear();
-  if (!to_try_.empty()) use(std::vector<Way>(means_.size(), to_try_.front()));
+  if (!to_try_.empty()) use(std::vector<Path>(means_.size(), to_try_.front()));
 }
 
 void Choice::try_next() {
   tried_.emplace_back(to_try_.front(), measured());
   to_try_.erase(to_try_.begin());
   steps_ = 0;
-  if (!to_try_.empty()) return use(std::vector<Way>(means_.size(), to_try_.front()));
+  if (!to_try_.empty()) return use(std::vector<Path>(means_.size(), to_try_.front()));
   settle();
 }
 
 // All take what was fastest in all, but for buckets that are clearly faster otherwise: a few steps
-// cannot tell more, and a mixture that chance made is slower than any of its parts.
+// carry no more information, and a mixture that chance made is slower than any of its parts.
 void Choice::settle() {
   const auto& all = *std::ranges::min_element(tried_, {}, [](const auto& one) {
-    return total(one.second) * (one.first == Way::kCoded ? kBetter : 1.0);
+    return total(one.second) * (one.first == Path::kCoded ? kBetter : 1.0);
   });
-  std::vector<Way> best(means_.size(), all.first);
+  std::vector<Path> best(means_.size(), all.first);
   for (std::size_t b = 0; b < means_.size(); ++b) {
     const auto least =
         std::ranges::min_element(tried_, {}, [b](const auto& one) { return one.second[b]; });
@@ -170,16 +172,16 @@ void Choice::watch() {
   }
 }
 
-void Choice::use(const std::vector<Way>& ways) {
-  ways_ = ways;
+void Choice::use(const std::vector<Path>& paths) {
+  paths_ = paths;
   described_.clear();
-  for (const Way way : {Way::kDense, Way::kCoded, Way::kFlat}) {
-    const auto count = std::ranges::count(ways_, way);
-    if (count == std::ssize(ways_)) {
-      described_ = name(way);
+  for (const Path path : {Path::kDense, Path::kCoded, Path::kFlat}) {
+    const auto count = std::ranges::count(paths_, path);
+    if (count == std::ssize(paths_)) {
+      described_ = name(path);
     } else if (count > 0) {
       if (!described_.empty()) described_ += ", ";
-      described_ += fmt::format("{} in {} of {} buckets", name(way), count, ways_.size());
+      described_ += fmt::format("{} in {} of {} buckets", name(path), count, paths_.size());
     }
   }
 }
@@ -194,4 +196,4 @@ Choice::Seconds Choice::measured() {
   return medians;
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

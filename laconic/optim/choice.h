@@ -6,12 +6,12 @@
 #include "laconic/collective/switching.h"
 #include "laconic/optim/config.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 
-// Which way the coded mean of each bucket takes, the same on all ranks: never slower than the
+// Which path the coded mean of each bucket takes, the same on all ranks: never slower than the
 // faster of coded and exact, but for the time it takes to find out.
 //
-// Before the first coded step all ways are measured on short vectors (a probe); those that may be
+// Before the first coded step all paths are measured on short vectors (a probe); those that may be
 // the fastest are then tried in some steps; all buckets keep what was fastest in all, but for those
 // that are clearly faster otherwise. From then on the time of the steps is watched: when it changes
 // for good, so did the network, and all of this happens again. With `strict` the probe alone
@@ -20,10 +20,10 @@ class Choice {
  public:
   // `flat` is null where the layout of `nodes` is flat. `means`: those of the buckets that choose.
   // The caller keeps all of it alive.
-  Choice(const OptimizerConfig& config, const Nodes& nodes, const Nodes* flat, Pool& pool,
+  Choice(const OptimizerConfig& config, const Nodes& nodes, const Nodes* flat, Device& device,
          std::vector<SwitchingMean*> means);
 
-  // Collective, at the begin of a coded step: tells every mean its way.
+  // Collective, at the begin of a coded step: sets the path of every mean.
   void decide();
   // "coded", "dense in 3 of 16 buckets, coded in 13".
   const std::string& describe() const noexcept { return described_; }
@@ -36,20 +36,20 @@ class Choice {
   void try_next();
   void settle();
   void watch();
-  double time(Way way, std::size_t elements);
-  void use(const std::vector<Way>& ways);
+  double time(Path path, std::size_t elements);
+  void use(const std::vector<Path>& paths);
   // The most over ranks of each bucket's median since the last call.
   Seconds measured();
 
   const OptimizerConfig& config_;
   const Nodes& nodes_;
   const Nodes* flat_;
-  Pool& pool_;
+  Device& device_;
   const std::vector<SwitchingMean*> means_;
 
-  std::vector<Way> ways_, possible_;
-  std::vector<std::pair<Way, Seconds>> tried_;
-  std::vector<Way> to_try_;
+  std::vector<Path> paths_, possible_;
+  std::vector<std::pair<Path, Seconds>> tried_;
+  std::vector<Path> to_try_;
   std::vector<std::vector<double>> taken_;  // seconds of the last steps, of each bucket
   int steps_ = 0;                           // since something was decided
   int window_ = 0;                          // steps that are looked at together
@@ -58,4 +58,4 @@ class Choice {
   std::string described_;
 };
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

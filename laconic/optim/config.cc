@@ -6,7 +6,7 @@
 #include "laconic/optim/method.h"
 #include "laconic/optim/spelling.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 namespace {
 
 constexpr std::string_view kAlgorithm = "algorithm";
@@ -55,11 +55,11 @@ OptimizerConfig validated(OptimizerConfig config) {
     if (!option.fits(option, config))
       fail(Code::kInvalidArgument, "{} = {}: give {}", option.name, option.print(option, config),
            option.allowed);
-  if (config.exchange == ExchangeForm::kAuto && method.exact)
+  if (method.complete) method.complete(config);
+  if (config.exchange == ExchangeForm::kAuto && method.exact_with(config))
     fail(Code::kInvalidArgument,
          "exchange = auto: {} always exchanges exact means; leave it out, or choose one of {}",
          method.name, coded_methods());
-  if (method.complete) method.complete(config);
   return config;
 }
 
@@ -80,4 +80,4 @@ std::map<std::string, std::string> to_text(const OptimizerConfig& config) {
   return text;
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -8,14 +8,17 @@
 
 #include "laconic/collective/mean.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 
 // How a coded mean is exchanged. kAuto: in two rounds, or exactly where that is measured to be
 // faster. Forms of one round and of counts are random signs' only.
 enum class ExchangeForm : std::uint8_t { kTwoRound, kSingleRound, kCount, kAuto };
 enum class Skip : std::uint8_t { kBlock, kStep };  // what a gradient that is not finite stops
 
-inline constexpr std::int64_t kAuto = -1;  // decided while training, as the algorithm says
+// How the mean of gradients travels in methods that work on it. kSign is refused with the reason.
+enum class GradientCodec : std::uint8_t { kFp32, kBf16, kInt8, kInt4, kSign };
+
+inline constexpr std::int64_t kAuto = -1;  // decided while training, by the method
 inline constexpr std::int64_t kUnset = 0;  // follows from total_steps
 
 // One flat description of an optimizer; the same on every rank. Each method has some of these
@@ -39,6 +42,11 @@ struct OptimizerConfig {
   ExchangeForm exchange = ExchangeForm::kTwoRound;
   bool strict = false;  // kAuto decides once, before the first coded step
   bool guard = false;   // Optimizer::exchange_exactly may be called
+
+  GradientCodec codec = GradientCodec::kFp32;
+  Feedback feedback = Feedback::kFull;  // of lossy codecs
+  std::int64_t feedback_reset = 1024;   // kEma: exchanges; 0: never
+  std::size_t quant_block = 256;        // int8, int4
 
   std::size_t scale_block = 4096;
   kernels::Norm scale_norm = kernels::Norm::kL2;
@@ -69,4 +77,4 @@ void set(OptimizerConfig& config, std::string_view field, std::string_view value
 // Every option of every method as text that `set` reads back to the same bits.
 std::map<std::string, std::string> to_text(const OptimizerConfig& config);
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

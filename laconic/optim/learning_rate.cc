@@ -9,7 +9,7 @@
 #include "laconic/core/error.h"
 #include "laconic/optim/spelling.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 namespace {
 
 using Decay = LearningRate::Decay;
@@ -76,4 +76,4 @@ Decay parse_decay(const std::string& text) {
        nearest(text, kDecays), fmt::join(kDecays, ", "));
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <string>
 
-namespace laconic {
+namespace laconic::inline optim {
 
 // A learning rate for every step t = 1, 2, …: a linear rise over `warmup` steps to `peak` (peak at
-// t = warmup), then what `decay` says, never below `least`; linear and cosine reach it at `total`.
+// t = warmup), then by `decay`, never below `least`; linear and cosine reach it at `total`.
 struct LearningRate {
   enum class Decay : std::uint8_t { kConstant, kLinear, kCosine, kStaircase };
 
@@ -25,4 +25,4 @@ LearningRate validated(LearningRate schedule);
 // "constant", "linear", "cosine", "staircase"; throws with the nearest name.
 LearningRate::Decay parse_decay(const std::string& text);
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

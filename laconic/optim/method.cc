@@ -7,7 +7,7 @@
 #include "laconic/optim/built_in_methods.h"
 #include "laconic/optim/spelling.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 namespace {
 
 std::deque<Method>& registry() {
@@ -16,6 +16,14 @@ std::deque<Method>& registry() {
 }
 
 }  // namespace
+
+std::string Method::codec_of(const OptimizerConfig& config) const {
+  return coded_with ? coded_with(config) : codec;
+}
+
+bool Method::exact_with(const OptimizerConfig& config) const {
+  return exact && (!coded_with || is_exact(coded_with(config)));
+}
 
 std::vector<Option> Method::all_options() const {
   std::vector<Option> all(options);
@@ -62,4 +70,4 @@ void register_method(Method method) {
   registry().push_back(std::move(method));
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

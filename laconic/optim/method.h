@@ -9,7 +9,7 @@
 #include "laconic/optim/option.h"
 #include "laconic/optim/policy.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 
 class Rule;
 class Schedule;
@@ -29,6 +29,12 @@ struct MethodCost {
   double local = 0;
 };
 
+// Passes over memory that `bench step` and `plan --probe` time, by the names in app/sweeps.cc:
+// after an exact mean, before and after a coded one, and of a whole local step. Empty: not timed.
+struct Sweeps {
+  std::string exact = {}, before = {}, after = {}, local = {};
+};
+
 // A registered optimizer. All that differs between methods is here; nothing else in the library,
 // the command or the Python package depends on a method's name.
 struct Method {
@@ -40,12 +46,21 @@ struct Method {
   std::string codec;                 // of its coded means; "fp32" where all means are exact
   std::string python;                // the class, "OneBitAdam"; empty: none
   std::vector<Option> options = {};  // beside shared_options()
-  std::map<std::string, std::string> aliases = {};   // other names of options: DeepSpeed's
-  std::map<std::string, std::string> defaults = {};  // of Python's signature, where they differ
+  std::map<std::string, std::string> aliases = {};  // other names of options: DeepSpeed's
+  // Of Python's signature, where they differ; lr = 1e-3 unless it is here, and empty text: none.
+  std::map<std::string, std::string> defaults = {};
   std::map<std::string, double> rates = {};  // tuned learning rates, by the command's models
 
-  bool exact = false;  // every mean is exact: steps can be deferred, and there is nothing to choose
+  // The part of the state that holds the weights of the last sync, from which the method goes on;
+  // empty: weights are equal on all ranks after every step.
+  std::string synced_weights = {};
+  // Every mean is exact: steps can be deferred, and there is nothing to choose. Where options decide,
+  // as they are by default.
+  bool exact = false;
+  // The codec of its means under a config; null: `codec` is.
+  std::string (*coded_with)(const OptimizerConfig&) = nullptr;
   MethodCost cost = {};
+  Sweeps sweeps = {};
 
   // Fills in what follows from total_steps; null: nothing does. May throw
   // Error(kInvalidArgument).
@@ -55,6 +70,9 @@ struct Method {
   // Exchanges of a whole run, from a completed config.
   Rounds (*rounds)(const OptimizerConfig&, std::int64_t steps) = nullptr;
 
+  // `codec` and `exact` under a config.
+  std::string codec_of(const OptimizerConfig& config) const;
+  bool exact_with(const OptimizerConfig& config) const;
   // Its own, then the shared ones.
   std::vector<Option> all_options() const;
   const Option* find(std::string_view name) const;  // null: it has none of this name
@@ -69,4 +87,4 @@ const Method& method_named(std::string_view name);
 // when the name is taken or something is missing.
 void register_method(Method method);
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

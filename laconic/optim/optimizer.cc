@@ -16,7 +16,7 @@
 #include "laconic/optim/schedule.h"
 #include "laconic/transport/metered.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 namespace {
 
 void check_rate(const char* what, double value) {
@@ -24,16 +24,16 @@ void check_rate(const char* what, double value) {
     fail(Code::kInvalidArgument, "a {} of {}: it must be finite and at least 0", what, value);
 }
 
-class Engine final : public Optimizer {
+class FlatOptimizer final : public Optimizer {
  public:
-  Engine(const OptimizerConfig& config, const Model& model, Transport& transport)
+  FlatOptimizer(const OptimizerConfig& config, const Model& model, Transport& transport)
       : config_(validated(config)),
         method_(method_named(config_.algorithm)),
         model_(completed(model, config_)),
         transport_(transport),
         metered_(make_metered(transport, traffic_, std::max(0, config_.ranks_per_node))),
         nodes_(make_nodes(*metered_, config_.ranks_per_node)),
-        pool_(config_.threads),
+        device_(make_host_device(config_.threads)),
         schedule_(method_.make_schedule(config_)) {
     agree_on_setup(*metered_, config_, model_);
     // One rank, or one node, has nothing to choose from: its means are exact, or go nowhere.
@@ -53,7 +53,7 @@ class Engine final : public Optimizer {
       begin += group.elements;
     }
     if (chooses)
-      choice_ = std::make_unique<Choice>(config_, nodes_, flat_.world ? &flat_ : nullptr, pool_,
+      choice_ = std::make_unique<Choice>(config_, nodes_, flat_.world ? &flat_ : nullptr, *device_,
                                          switching_);
     queue_ = std::make_unique<StepQueue>(
         buckets(), [this](int b) { work(b); }, [this] { transport_.idle(); });
@@ -108,7 +108,7 @@ class Engine final : public Optimizer {
       if (defers()) taken = finish_deferred(wish);
     }
     if (taken) count();
-    tell(taken);
+    report(taken);
     note_weights();
     if (taken) verify();
   }
@@ -195,6 +195,7 @@ class Engine final : public Optimizer {
   const Model& model() const noexcept override { return model_; }
   Transport& transport() const noexcept override { return transport_; }
   const StepStats& stats() const noexcept override { return stats_; }
+  std::int64_t steps_taken() const noexcept override { return stats_.step; }
   const Totals& totals() const noexcept override { return totals_; }
 
   std::string describe() const override {
@@ -272,23 +273,25 @@ class Engine final : public Optimizer {
     return largest;
   }
 
-  // Before a coded step: the way of each bucket.
-  void choose_ways() {
+  // Before a coded step: the path of each bucket.
+  void choose_paths() {
     const bool exact = exact_left_ > 0;
     if (exact) --exact_left_;
-    for (SwitchingMean* mean : switching_) mean->use(exact ? Way::kDense : Way::kCoded);
+    for (SwitchingMean* mean : switching_) mean->use(exact ? Path::kDense : Path::kCoded);
     if (choice_ && !exact) choice_->decide();
-    stats_.exchange = exact ? name(Way::kDense) : choice_ ? choice_->describe() : name(Way::kCoded);
+    stats_.exchange = exact     ? name(Path::kDense)
+                      : choice_ ? choice_->describe()
+                                : name(Path::kCoded);
   }
   // All that could be coded went exactly.
   bool all_exact() const {
     return !switching_.empty() && std::ranges::all_of(switching_, [](const SwitchingMean* mean) {
-      return mean->taken() == Way::kDense;
+      return mean->taken() == Path::kDense;
     });
   }
 
   Rule& rule(int bucket) const { return *rules_[static_cast<std::size_t>(bucket)]; }
-  bool dense() const noexcept { return method_.exact; }
+  bool dense() const noexcept { return dense_; }
   bool acts() const { return step_.kind != Step::Kind::kNothing || step_.freezes; }
   // A decision over the whole gradient comes first, so nothing may start during backward.
   bool waits_for_all() const { return config_.max_grad_norm > 0 || config_.skip == Skip::kStep; }
@@ -299,7 +302,7 @@ class Engine final : public Optimizer {
                         .nodes = &nodes_,
                         .flat = flat_.world ? &flat_ : nullptr,
                         .may_switch = may_switch_,
-                        .pool = &pool_,
+                        .device = device_.get(),
                         .shadow = &shadow_,
                         .rest = rest_.get(),
                         .deferred = defers(),
@@ -332,17 +335,17 @@ class Engine final : public Optimizer {
     if (shadow_.on) std::fill(shadow_.sums.begin(), shadow_.sums.end(), Shadow::Sums{});
     before_ = traffic_.total();
     stats_.exchange.clear();
-    if (!switching_.empty() && step_.kind == Step::Kind::kCoded) choose_ways();
+    if (!switching_.empty() && step_.kind == Step::Kind::kCoded) choose_paths();
     begun_ = true;
     if (rest_) rest_->begin();
     queue_->begin();
   }
 
-  // Sum of squares over the blocks that are finite; *bad tells whether all are.
+  // Sum of squares over the blocks that are finite; *bad: some block is not.
   double local_squares(bool* bad) const {
     double total = 0;
-    for (std::size_t at = 0; at < model_.gradient.size(); at += Mean::kTile) {
-      const std::size_t n = std::min(Mean::kTile, model_.gradient.size() - at);
+    for (std::size_t at = 0; at < model_.gradient.size(); at += kTile) {
+      const std::size_t n = std::min(kTile, model_.gradient.size() - at);
       const float* g = model_.gradient.data() + at;
       if (kernels::all_finite(g, n))
         total += static_cast<double>(kernels::sum_of_squares(g, n));
@@ -366,10 +369,10 @@ class Engine final : public Optimizer {
     double squares = mine[0];
     const bool silent = step_.kind == Step::Kind::kSilent || step_.kind == Step::Kind::kNothing;
     if (config_.skip == Skip::kStep || !(silent || dense())) {
-      const double said[] = {mine[0], bad ? 1.0 : 0.0};
+      const double sent[] = {mine[0], bad ? 1.0 : 0.0};
       double sum = 0;
       bad = false;
-      metered_->gather(std::span<const double>(said), norms_);
+      metered_->gather(std::span<const double>(sent), norms_);
       for (std::size_t r = 0; r < norms_.size(); r += 2) {
         sum += norms_[r];
         bad = bad || norms_[r + 1] != 0;
@@ -401,7 +404,7 @@ class Engine final : public Optimizer {
     if (step_.t == config_.total_steps && step_.kind == Step::Kind::kNothing) synchronize();
   }
 
-  void tell(bool taken) {
+  void report(bool taken) {
     static constexpr const char* kKinds[] = {"nothing", "dense", "coded", "silent"};
     const auto now = traffic_.total();
     stats_.step = static_cast<std::int64_t>(counters_.t());
@@ -445,13 +448,14 @@ class Engine final : public Optimizer {
 
   const OptimizerConfig config_;
   const Method& method_;
+  const bool dense_ = method_.exact_with(config_);
   const Model model_;
   Transport& transport_;
   Traffic traffic_;
   std::unique_ptr<Transport> metered_;
   Nodes nodes_, flat_;  // flat_.world is null unless buckets may choose it
   bool may_switch_ = false;
-  Pool pool_;
+  std::unique_ptr<Device> device_;
   std::unique_ptr<Schedule> schedule_;
   Counters counters_;
   Shadow shadow_;
@@ -469,7 +473,7 @@ class Engine final : public Optimizer {
   std::vector<double> norms_;
   std::vector<std::uint8_t> wishes_;
   std::uint64_t hash_ = 0;  // of the weights after the last step, where they are watched
-  std::vector<SwitchingMean*> switching_;  // of the buckets whose mean may take another way
+  std::vector<SwitchingMean*> switching_;  // of the buckets whose mean may take another path
   std::unique_ptr<Choice> choice_;         // null: nothing to choose
   int exact_left_ = 0;                     // coded steps that guard makes exact
   std::unique_ptr<StepQueue> queue_;       // last: its thread uses the rest
@@ -479,7 +483,7 @@ class Engine final : public Optimizer {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, const Model& model,
                                           Transport& transport) {
-  return std::make_unique<Engine>(config, model, transport);
+  return std::make_unique<FlatOptimizer>(config, model, transport);
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -9,7 +9,7 @@
 #include "laconic/collective/mean.h"
 #include "laconic/optim/config.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 
 // A run of parameters with settings of its own. Groups follow each other and cover the weights.
 struct Group {
@@ -25,13 +25,13 @@ struct GroupStep {
   double lr = 0, weight_decay = 0;
 };
 
-// A part of the weights that reports speak of: a tensor, say.
+// A named part of the weights, such as a tensor.
 struct NamedRange {
   std::string name;
   std::size_t begin = 0, count = 0;
 };
 
-// How well the coded mean of a range told the exact one.
+// Agreement of the coded and the exact mean of a range.
 struct Gauge {
   std::string name;
   double cosine = 0, sign_agreement = 0, relative_error = 0;
@@ -43,10 +43,9 @@ struct StepStats {
   std::uint64_t bytes_inside = 0, bytes_between = 0;  // sent by this rank in this step
   std::uint64_t bad_blocks = 0;                       // on this rank, in this step
   double grad_norm = 0;                               // where clipping is on
-  double residual_ratio =
-      0;  // norm of what was left unsaid over the norm of what was said (coded steps)
+  double residual_ratio = 0;  // ‖residual‖ / ‖transmitted‖ (coded steps)
   std::vector<Gauge> shadow;  // on shadow steps
-  std::string exchange;       // coded steps, with ways to choose from: those of the buckets
+  std::string exchange;       // coded steps with paths to choose from: the buckets' paths
 };
 
 struct Totals {
@@ -80,20 +79,19 @@ enum class Finish : std::uint8_t {
   kAbandon,        // as if the step had not begun
 };
 
-// Trains one model: flat weights cut into buckets, a rule, a schedule, one ordered queue with one
-// communication thread a rank. Every rank passes the same configuration and lengths; the weights
-// must be equal before the first step. One thread at a time. If a call throws
-// Error(kInvalidArgument) nothing was changed; after any other error the object is unusable.
-class Optimizer {
+// Drives the steps of one model. One thread at a time. If a call throws Error(kInvalidArgument)
+// nothing was changed; after any other error the object is unusable.
+class Training {
  public:
-  virtual ~Optimizer() = default;
+  virtual ~Training() = default;
 
-  // The step's learning rate, before the first bucket is ready.
+  // The step's learning rate, before the first bucket is ready. Collective before the first step,
+  // and on coded steps that may choose their path.
   virtual void begin(double lr) = 0;
   // The same with rates of their own for the groups, one each, in place of lr * lr_factor and the
   // group's weight decay. Schedules follow the largest lr. REQUIRES: equal on all ranks.
   virtual void begin(std::span<const GroupStep> groups) = 0;
-  // The gradient of this bucket is complete: its exchange may start. Any order; each once a step.
+  // The gradient of this bucket is complete: its exchange may start. Any order; each once per step.
   virtual void ready(int bucket) = 0;
   // Range `range` of the model has no gradient on this rank in this step; its part of the flat
   // gradient is 0. Before its buckets are ready. A range that is absent on all ranks (on local
@@ -104,54 +102,71 @@ class Optimizer {
   virtual bool defers() const noexcept = 0;
   // Other rates for the step that has begun. REQUIRES: defers().
   virtual void change_rates(std::span<const GroupStep> groups) = 0;
-  // Finishes; every bucket not yet ready counts as ready. stats().kind tells "skipped" where the
-  // ranks abandoned the step.
+  // Finishes; every bucket not yet ready counts as ready. The step's kind is "skipped" where the
+  // ranks abandoned it.
   virtual void step(Finish wish = Finish::kApply) = 0;
   // The simple case: begin and step.
   void step(double lr) {
     begin(lr);
     step();
   }
-  // The next coded steps, so many of them, exchange exact means: to get over a bad time. Equal on
-  // all ranks, between steps. Throws Error(kInvalidArgument) without `guard` in the config.
+  // Uses exact means for the next `steps` coded steps, e.g. after a loss spike. Equal on all ranks,
+  // between steps. Throws Error(kInvalidArgument) without `guard` in the config.
   virtual void exchange_exactly(int steps) = 0;
   // After it all replicas are byte-equal. Collective; a no-op right after a sync.
   virtual void synchronize() = 0;
+};
 
-  // Bucket i covers bucket(i); a bucket never crosses a group. Later buckets are exchanged first.
-  virtual int buckets() const noexcept = 0;
-  virtual NamedRange bucket(int index) const = 0;
-  // The weights of the last sync, equal on all ranks: what to evaluate and to save.
-  virtual void synced_weights(std::span<float> out) const = 0;
-
-  // Names are unique and equal on all ranks; what is of bucket i begins with "bucket<i>/", as
-  // everything kMean and kOwned does. REQUIRES: no step is under way.
-  virtual std::vector<State> state() = 0;
-  // For a resume with other ranks: state that is kSame or kScalar and the weights hold what was
-  // saved, the weights those of the last sync. `whole` has what the saved ranks held of the bucket
-  // beside that, by name without "bucket<i>/", each as long as the bucket: the mean over ranks of
-  // kMean, the parts of kOwned put together. Sets the rest of the bucket's state. Called for bucket
-  // 0, 1, … in order, before restored(); scalars stay as saved until the last one. Says nothing to
-  // other ranks.
-  virtual void redistribute(int bucket, const std::map<std::string, std::vector<float>>& whole) = 0;
-  // Collective: state and weights were replaced (by a checkpoint, say). stats().step is then the
-  // step that the scalars tell.
-  virtual void restored() = 0;
+// A run as checkpoints see it: its shape and its state. REQUIRES: no step is under way where state
+// or the transport is used.
+class SavedState {
+ public:
+  virtual ~SavedState() = default;
 
   virtual const OptimizerConfig& config() const noexcept = 0;
   // As given to make_optimizer, with groups and ranges filled in.
   virtual const Model& model() const noexcept = 0;
-  // REQUIRES: no step is under way, where it is used.
   virtual Transport& transport() const noexcept = 0;
-  virtual const StepStats& stats() const noexcept = 0;
+  // Bucket i covers bucket(i); a bucket never crosses a group. Later buckets are exchanged first.
+  virtual int buckets() const noexcept = 0;
+  virtual NamedRange bucket(int index) const = 0;
+  virtual std::int64_t steps_taken() const noexcept = 0;
+
+  // Names are unique and equal on all ranks. Entries of bucket i are prefixed "bucket<i>/"; kMean
+  // and kOwned entries always belong to a bucket. The first call starts the rules, as begin() does.
+  virtual std::vector<State> state() = 0;
+  // The weights of the last sync, equal on all ranks: what to evaluate and to save.
+  virtual void synced_weights(std::span<float> out) const = 0;
+  // For a resume with other ranks: state that is kSame or kScalar and the weights hold what was
+  // saved, the weights those of the last sync. `whole` has what the saved ranks held of the bucket
+  // beside that, by name without "bucket<i>/", each as long as the bucket: the mean over ranks of
+  // kMean, the parts of kOwned put together. Sets the rest of the bucket's state. Called for bucket
+  // 0, 1, … in order, before restored(); scalars stay as saved until the last one. Not collective.
+  virtual void redistribute(int bucket, const std::map<std::string, std::vector<float>>& whole) = 0;
+  // Collective: state and weights were replaced (e.g. by a checkpoint). The next step then follows
+  // the step in the restored scalars.
+  virtual void restored() = 0;
+};
+
+// What a run did.
+class Telemetry {
+ public:
+  virtual ~Telemetry() = default;
+
+  virtual const StepStats& stats() const noexcept = 0;  // of the last step
   virtual const Totals& totals() const noexcept = 0;
   // What really runs: "adamw, 1000 parameters in 1 bucket(s), …".
   virtual std::string describe() const = 0;
 };
+
+// Trains one model: flat weights cut into buckets, a rule, a schedule, one ordered queue with one
+// communication thread per rank. Every rank passes the same configuration and lengths; the weights
+// must be equal before the first step.
+class Optimizer : public Training, public SavedState, public Telemetry {};
 
 // Collective: ranks compare what they ask for. The caller keeps `transport` and the model's memory
 // alive.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, const Model& model,
                                           Transport& transport);
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -6,7 +6,7 @@
 #include "laconic/core/error.h"
 #include "laconic/optim/spelling.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 namespace options {
 namespace {
 
@@ -65,6 +65,8 @@ LACONIC_OPTION_OF(std::int64_t);
 LACONIC_OPTION_OF(std::uint32_t);
 LACONIC_OPTION_OF(std::size_t);
 LACONIC_OPTION_OF(ExchangeForm);
+LACONIC_OPTION_OF(Feedback);
+LACONIC_OPTION_OF(GradientCodec);
 LACONIC_OPTION_OF(kernels::Norm);
 LACONIC_OPTION_OF(Skip);
 #undef LACONIC_OPTION_OF
@@ -144,4 +146,4 @@ constexpr Option kShared[] = {
 
 std::span<const Option> shared_options() { return kShared; }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -12,7 +12,7 @@
 
 // Options of optimizers: described once, and read by configuration files, command lines, Python,
 // checkpoints and the reference.
-namespace laconic {
+namespace laconic::inline optim {
 
 // Text that stands for a value: all values of enums and booleans, and special ones of numbers
 // ("auto"). Several may stand for one value; the first is printed.
@@ -135,4 +135,4 @@ double own(const OptimizerConfig& config, std::string_view name, double fallback
 // Those that every method has.
 std::span<const Option> shared_options();
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -6,7 +6,7 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 
 // Gaps of 2^q start at k = 1 + kappa·(2^q − 1) and there are kappa of them, so both q and the place
 // within them follow from the step.
@@ -65,4 +65,4 @@ Rounds interval_rounds(std::int64_t steps, const VarianceSteps& variance,
   return rounds;
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -6,7 +6,7 @@
 
 // When ranks exchange. Small objects without memory of their own: everything follows from t, the
 // last sync and the learning rate, so a resume continues them.
-namespace laconic {
+namespace laconic::inline optim {
 
 // T_v: steps 1 = k_0 < k_1 < …, k_{j+1} = k_j + 2^floor(j/kappa), while k_j <= freeze.
 class VarianceSteps {
@@ -58,4 +58,4 @@ Rounds freeze_rounds(std::int64_t steps, std::int64_t freeze_step);
 Rounds interval_rounds(std::int64_t steps, const VarianceSteps& variance,
                        const Intervals& intervals);
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

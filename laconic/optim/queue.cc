@@ -2,7 +2,7 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 
 StepQueue::StepQueue(int buckets, std::function<void(int)> work, std::function<void()> idle)
     : work_(std::move(work)), idle_(std::move(idle)), ready_(static_cast<std::size_t>(buckets)) {}
@@ -83,4 +83,4 @@ void StepQueue::run(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace laconic {
+namespace laconic::inline optim {
 
 // One ordered queue a rank: buckets are worked on from the last to the first, whatever the order in
 // which they become ready, so that all ranks exchange them in the same order. Work runs on a thread
@@ -47,4 +47,4 @@ class StepQueue {
   std::thread thread_;  // made by the first ready()
 };
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -5,7 +5,7 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 namespace {
 
 enum Announcement : std::uint8_t { kNone, kSome, kNoneLeft };
@@ -181,4 +181,4 @@ void Kept::put_back() {
   }
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -8,7 +8,7 @@
 #include "laconic/optim/optimizer.h"
 #include "laconic/optim/policy.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 
 // The part of one of the model's ranges that lies in a bucket; `begin` counts from the bucket's
 // first element.
@@ -103,4 +103,4 @@ class Kept {
   std::vector<float> values_;
 };
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "laconic/core/error.h"
-#include "laconic/kernels/dense.h"
+#include "laconic/optim/method.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 
 std::vector<Gauge> Shadow::gauges() const {
   std::vector<Gauge> all;
@@ -57,34 +56,63 @@ std::span<const float> Rule::masked(std::span<const float> live) {
 }
 
 std::unique_ptr<Mean> Rule::make_exact(std::span<float> pending) const {
-  return make(bucket_.config->bf16 ? "bf16" : "fp32", pending, *bucket_.nodes);
+  return make(bucket_.config->bf16 ? "bf16" : "fp32", pending, Feedback::kFull, *bucket_.nodes);
 }
 
-std::unique_ptr<Mean> Rule::make_coded(const char* codec, std::span<float> pending) {
+bool Rule::codes_gradients() const {
+  const OptimizerConfig& config = *bucket_.config;
+  return bucket_.group.compress && !method_named(config.algorithm).exact_with(config);
+}
+
+std::unique_ptr<Mean> Rule::make_gradient_mean() {
+  const OptimizerConfig& config = *bucket_.config;
+  const std::string codec = method_named(config.algorithm).codec_of(config);
+  if (codec == "bf16") return make(codec, {}, Feedback::kFull, *bucket_.nodes);
+  if (!codes_gradients()) return make_exact();
+  return make_coded(codec, {}, config.feedback);
+}
+
+std::unique_ptr<Mean> Rule::make_coded(const std::string& codec, std::span<float> pending,
+                                       Feedback feedback) {
   if (!bucket_.group.compress) return make_exact(pending);
-  if (!bucket_.may_switch) return make(codec, pending, *bucket_.nodes);
-  auto mean =
-      std::make_unique<SwitchingMean>(make(codec, pending, *bucket_.nodes),
-                                      bucket_.flat ? make(codec, pending, *bucket_.flat) : nullptr,
-                                      make_exact(pending), *bucket_.nodes);
+  if (!bucket_.may_switch) return make(codec, pending, feedback, *bucket_.nodes);
+  auto mean = std::make_unique<SwitchingMean>(
+      make(codec, pending, feedback, *bucket_.nodes),
+      bucket_.flat ? make(codec, pending, feedback, *bucket_.flat) : nullptr, make_exact(pending),
+      *bucket_.nodes, bucket_.config->scale_block);
   switching_ = mean.get();
   return mean;
 }
 
-std::unique_ptr<Mean> Rule::make(const char* codec, std::span<float> pending,
-                                 const Nodes& nodes) const {
+namespace {
+
+RandomForm form_of(ExchangeForm form) {
+  switch (form) {
+    case ExchangeForm::kSingleRound: return RandomForm::kSingleRound;
+    case ExchangeForm::kCount: return RandomForm::kCount;
+    case ExchangeForm::kTwoRound:
+    case ExchangeForm::kAuto: break;
+  }
+  return RandomForm::kTwoRound;
+}
+
+}  // namespace
+
+std::unique_ptr<Mean> Rule::make(const std::string& codec, std::span<float> pending,
+                                 Feedback feedback, const Nodes& nodes) const {
   const OptimizerConfig& config = *bucket_.config;
-  return make_mean(
-      {.codec = codec,
-       .elements = bucket_.x.size(),
-       .scale_block = config.scale_block,
-       .scale_norm = config.scale_norm,
-       .form = config.exchange == ExchangeForm::kAuto ? RandomForm::kTwoRound
-                                                      : static_cast<RandomForm>(config.exchange),
-       .seed = config.seed,
-       .bucket = static_cast<std::uint32_t>(bucket_.index),
-       .pending = pending},
-      nodes, *bucket_.pool);
+  return make_mean({.codec = codec,
+                    .elements = bucket_.x.size(),
+                    .scale_block = config.scale_block,
+                    .scale_norm = config.scale_norm,
+                    .quant_block = config.quant_block,
+                    .feedback = feedback,
+                    .feedback_reset = config.feedback_reset,
+                    .form = form_of(config.exchange),
+                    .seed = config.seed,
+                    .bucket = static_cast<std::uint32_t>(bucket_.index),
+                    .pending = pending},
+                   nodes, *bucket_.device);
 }
 
 Buffer<float> Rule::residuals_in(const Whole& whole) const {
@@ -93,14 +121,6 @@ Buffer<float> Rule::residuals_in(const Whole& whole) const {
     if (role_of(name) == Role::kResidual)
       for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += values[k];
   return sum;
-}
-
-void Rule::for_each_tile(FunctionRef<void(std::size_t, std::size_t)> work) const {
-  const std::size_t count = bucket_.x.size();
-  bucket_.pool->run((count + Mean::kTile - 1) / Mean::kTile, [&](std::size_t tile, int) {
-    const std::size_t begin = tile * Mean::kTile;
-    work(begin, std::min(Mean::kTile, count - begin));
-  });
 }
 
 namespace {
@@ -127,31 +147,19 @@ void compare(Shadow& shadow, std::size_t begin, std::span<const float> exact,
 
 }  // namespace
 
-void Rule::say(Mean& mean, Fill fill, Take take, const Step& step, std::span<const float> live) {
+void Rule::exchange(Mean& mean, const Source& source, const Sink& sink, const Step& step,
+                    std::span<const float> live) {
   const Round round{.step = static_cast<std::uint64_t>(step.t), .live = masked(live)};
-  if (!bucket_.shadow->on) return mean.exchange(fill, take, round);
+  if (!bucket_.shadow->on) return mean.exchange(source, sink, round);
   if (!exact_) {
     exact_ = make_exact();
     given_ = Buffer<float>(bucket_.x.size());
-    said_ = Buffer<float>(bucket_.x.size());
+    decoded_ = Buffer<float>(bucket_.x.size());
   }
-  mean.exchange(
-      [&](Tile& tile) {
-        const bool good = fill(tile);
-        float* to = given_.data() + tile.begin;
-        if (tile.random)
-          kernels::ratio(tile.values, tile.bounds, tile.count, to);
-        else
-          std::memcpy(to, tile.values, 4 * tile.count);
-        return good;
-      },
-      [&](std::size_t begin, std::span<const float> values) {
-        std::memcpy(said_.data() + begin, values.data(), values.size_bytes());
-        take(begin, values);
-      },
-      round);
+  mean.exchange(RecordedSource{&source, given_.data()}, RecordedSink{&sink, decoded_.data()},
+                round);
   exact_->reduce(given_.span());
-  compare(*bucket_.shadow, bucket_.begin, given_.span(), said_.span());
+  compare(*bucket_.shadow, bucket_.begin, given_.span(), decoded_.span());
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -1,21 +1,18 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <memory>
 
 #include "laconic/collective/switching.h"
 #include "laconic/core/buffer.h"
-#include "laconic/kernels/dense.h"
-#include "laconic/kernels/update.h"
 #include "laconic/optim/optimizer.h"
 #include "laconic/optim/policy.h"
 #include "laconic/optim/rest.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 
-// Accumulates how well coded means tell exact ones, range by range.
+// Accumulates how closely coded means match exact ones, range by range.
 struct Shadow {
   struct Sums {
     double dot = 0, exact = 0, coded = 0, error = 0;
@@ -32,9 +29,9 @@ struct Shadow {
 struct Bucket {
   const OptimizerConfig* config;
   const Nodes* nodes;
-  const Nodes* flat;  // where ways may change and `nodes` is a hierarchy, else null
+  const Nodes* flat;  // where paths may change and `nodes` is a hierarchy, else null
   bool may_switch;    // a coded mean may be exchanged exactly
-  Pool* pool;
+  Device* device;
   Shadow* shadow;
   Rest* rest;     // null: nothing ever rests
   bool deferred;  // an exact mean waits for apply()
@@ -45,8 +42,9 @@ struct Bucket {
   std::span<float> x, g;  // weights and gradient
 };
 
-// What differs between optimizers: the steps of one bucket. Called by one thread at a time; a step
-// may use the pool.
+// What differs between optimizers: the steps of one bucket. A rule keeps no loop over elements: it
+// describes sources, sinks and passes (device/pass.h), which means and the device run. Called by one
+// thread at a time.
 class Rule {
  public:
   explicit Rule(const Bucket& bucket) : bucket_(bucket) {}
@@ -78,7 +76,7 @@ class Rule {
   virtual std::string describe() const = 0;
   // Blocks whose gradient (or mean) was not finite, so far.
   std::uint64_t bad_blocks() const;
-  // Its coded mean, where that may take another way; else null.
+  // Its coded mean, where that may take another path; else null.
   SwitchingMean* switching() const noexcept { return switching_; }
 
   // Another number of ranks: `whole` holds every state of the old run, averaged or put together.
@@ -88,44 +86,26 @@ class Rule {
  protected:
   std::unique_ptr<Mean> make_exact(std::span<float> pending = {}) const;
   // With this codec where the group is compressed, and able to switch where it may; else exact.
-  std::unique_ptr<Mean> make_coded(const char* codec, std::span<float> pending = {});
+  std::unique_ptr<Mean> make_coded(const std::string& codec, std::span<float> pending = {},
+                                   Feedback feedback = Feedback::kFull);
+  // Of gradients, with the codec and feedback of the configuration.
+  std::unique_ptr<Mean> make_gradient_mean();
+  // That mean may leave something out.
+  bool codes_gradients() const;
   // The sum of the residuals in `whole`, over all paths.
   Buffer<float> residuals_in(const Whole& whole) const;
   // An exchange, gauged on shadow steps.
-  void say(Mean& mean, Fill fill, Take take, const Step& step, std::span<const float> live = {});
-  // work(begin, count) over the pool.
-  void for_each_tile(FunctionRef<void(std::size_t begin, std::size_t count)> work) const;
-  // work(begin, count) for the scale blocks in a tile that holds something not finite; for the tile
-  // itself where blocks are longer.
-  template <typename Work>
-  void for_each_block(std::size_t begin, std::size_t count, const Work& work) const {
-    const std::size_t block = bucket_.config->scale_block;
-    const std::size_t piece = block == 0 || block > Mean::kTile ? count : block;
-    for (std::size_t at = 0; at < count; at += piece)
-      work(begin + at, at + piece < count ? piece : count - at);
-  }
-  // Calls work(begin, values) for what is finite of a tile of an exact mean; a bad block is counted
-  // and left.
-  template <typename Work>
-  void for_each_finite(std::size_t begin, std::span<const float> mean, const Work& work) {
-    if (kernels::all_finite(mean.data(), mean.size())) return work(begin, mean);
-    for_each_block(begin, mean.size(), [&](std::size_t at, std::size_t count) {
-      const auto part = mean.subspan(at - begin, count);
-      kernels::all_finite(part.data(), count) ? work(at, part) : note_bad();
-    });
-  }
-  // A tile whose gradient is not finite was filled without it. Coded means then ask again, block by
-  // block, and count themselves; exact ones take what they have: true, counted here.
-  bool leave_out() {
-    if (bucket_.group.compress) return false;
-    note_bad();
-    return true;
-  }
+  void exchange(Mean& mean, const Source& source, const Sink& sink, const Step& step,
+                std::span<const float> live = {});
+  // How exact means find bad blocks, which are counted here.
+  BadBlocks bad() { return {bucket_.config->scale_block, &bad_}; }
+  // Coded means ask again for bad blocks and count them; exact ones of groups that are not
+  // compressed are counted here.
+  Counter* exact_bad() { return bucket_.group.compress ? nullptr : &bad_; }
   // In the middle of a step: what rests is as it was before the step.
   void put_back_resting() {
     if (!resting_.empty()) kept_.put_back();
   }
-  void note_bad() { bad_.fetch_add(1, std::memory_order_relaxed); }
 
   double lr() const { return bucket_.now->lr; }
   // 1 - lr*wd.
@@ -135,18 +115,19 @@ class Rule {
   std::vector<Mean*> means_;  // whose bad blocks count as ours
 
  private:
-  std::unique_ptr<Mean> make(const char* codec, std::span<float> pending, const Nodes& nodes) const;
+  std::unique_ptr<Mean> make(const std::string& codec, std::span<float> pending, Feedback feedback,
+                             const Nodes& nodes) const;
 
   // `live` without what rests.
   std::span<const float> masked(std::span<const float> live);
 
   SwitchingMean* switching_ = nullptr;
-  std::atomic<std::uint64_t> bad_{0};
+  Counter bad_{0};
   std::span<const Piece> resting_;  // in this step
   Kept kept_;
   Buffer<float> mask_;
   std::unique_ptr<Mean> exact_;
-  Buffer<float> given_, said_;
+  Buffer<float> given_, decoded_;
 };
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace laconic {
+namespace laconic::inline optim {
 
 void Schedule::done(Counters& c, const Step& step, FunctionRef<double()>) const {
   c.t() = static_cast<double>(step.t);
@@ -40,4 +40,4 @@ class EveryStep final : public Schedule {
 
 std::unique_ptr<Schedule> every_step(Step::Kind kind) { return std::make_unique<EveryStep>(kind); }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

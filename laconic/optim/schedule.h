@@ -7,7 +7,7 @@
 #include "laconic/core/parallel.h"
 #include "laconic/optim/policy.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 
 // All that schedules remember; saved as doubles. Equal on all ranks.
 class Counters {
@@ -46,4 +46,4 @@ class Schedule {
 // An exchange of this kind in every step.
 std::unique_ptr<Schedule> every_step(Step::Kind kind);
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace laconic {
+namespace laconic::inline optim {
 namespace {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -40,4 +40,4 @@ std::string_view nearest(std::string_view text, std::span<const std::string_view
   });
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace laconic {
+namespace laconic::inline optim {
 
 // Names that people type are compared in this form: lower case, "-" as "_".
 std::string spelled(std::string_view text);
@@ -12,4 +12,4 @@ std::string spelled(std::string_view text);
 // The name with the least edit distance to `text`, the first of equals. REQUIRES: names not empty.
 std::string_view nearest(std::string_view text, std::span<const std::string_view> names);
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -37,7 +37,7 @@ struct Work {
   bool shares_cores = false;  // coding takes turns with the backward pass on the same cores
 };
 
-// Seconds of one rank for one element; per voice where several are added. The defaults are of one
+// Seconds of one rank for one element; per message where several are added. The defaults are of one
 // core of the machine of bench/results/kernels.json.
 struct Speeds {
   Speeds();
@@ -67,7 +67,8 @@ struct MethodStep {
   Topology topology = Topology::kFlat;
   bool bf16 = false;  // dense steps
   RandomForm form = RandomForm::kTwoRound;
-  std::size_t scale_block = 4096;
+  std::size_t scale_block = 4096, quant_block = 256;
+  std::string codec = {};  // of coded steps; empty: the method's
   bool update = true;  // false: the mean of a vector in memory alone, as in `laconic bench mean`
 };
 

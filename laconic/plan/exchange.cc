@@ -75,7 +75,8 @@ const MethodCost& cost_of(const Speeds& speeds, const MethodStep& method) {
 MethodCost::Seconds update_of(const Speeds& speeds, const MethodStep& method) {
   if (!method.update) return {0, speeds.copy};
   const MethodCost& cost = cost_of(speeds, method);
-  return method.step == Step::Kind::kDense ? cost.exact : cost.coded;
+  // A codec of gradients leaves the update as it is.
+  return method.step == Step::Kind::kDense || !method.codec.empty() ? cost.exact : cost.coded;
 }
 
 namespace {
@@ -90,17 +91,19 @@ struct Cost {
 const char* exact_codec(const MethodStep& method) { return method.bf16 ? "bf16" : "fp32"; }
 
 MeanConfig config_of(const MethodStep& method, std::size_t elements) {
-  return {.codec = method.step == Step::Kind::kCoded ? method_named(method.algorithm).codec
-                                                     : exact_codec(method),
+  const std::string coded =
+      method.codec.empty() ? method_named(method.algorithm).codec : method.codec;
+  return {.codec = method.step == Step::Kind::kCoded ? coded : exact_codec(method),
           .elements = elements,
           .scale_block = method.scale_block,
+          .quant_block = method.quant_block,
           .form = method.form};
 }
 
 Cost phases_of(const Speeds& s, const MethodStep& method, const MeanConfig& config,
                std::string_view runs) {
   const auto [before, after] = update_of(s, method);
-  if (runs == "sign")
+  if (!is_exact(runs) && !draws(config))
     return {.made = before,
             .fill = before + s.copy,
             .join = s.add_voice,

@@ -8,6 +8,7 @@
 
 #include "laconic/core/error.h"
 #include "laconic/kernels/dense.h"
+#include "laconic/optim/bucket_tracker.h"
 #include "laconic/torch/arena.h"
 #include "laconic/torch/replicas.h"
 #include "laconic/transport/agree.h"
@@ -74,18 +75,10 @@ Contents contents_of(const ::torch::nn::Module* module, DataParallelConfig& conf
   return all;
 }
 
-// For each parameter, the buckets that it lies in.
-std::vector<std::vector<int>> buckets_of(const std::vector<NamedRange>& parameters,
-                                         const Optimizer& optimizer) {
-  std::vector<std::vector<int>> all(parameters.size());
-  for (int b = 0; b < optimizer.buckets(); ++b) {
-    const NamedRange bucket = optimizer.bucket(b);
-    for (std::size_t i = 0; i < parameters.size(); ++i)
-      if (parameters[i].count != 0 && parameters[i].begin < bucket.begin + bucket.count &&
-          bucket.begin < parameters[i].begin + parameters[i].count)
-        all[i].push_back(b);
-  }
-  return all;
+BucketTracker tracker_of(const std::vector<NamedRange>& parameters, const Optimizer& optimizer) {
+  std::vector<NamedRange> buckets;
+  for (int b = 0; b < optimizer.buckets(); ++b) buckets.push_back(optimizer.bucket(b));
+  return {parameters, buckets};
 }
 
 }  // namespace
@@ -118,16 +111,17 @@ struct DataParallel::Parts {
                                 .may_rest = true,
                                 .watched = true},
                                world);
-    buckets = buckets_of(arena->ranges(), *optimizer);
-    for (std::size_t i = 0; i < buckets.size(); ++i)
+    tracker = std::make_unique<BucketTracker>(tracker_of(arena->ranges(), *optimizer));
+    for (std::size_t i = 0; i < parameters(); ++i)
       hooks::set_post_acc_grad_hooks(parameter(i), std::make_unique<Arrival>(*this, i));
   }
 
   ~Parts() {
-    for (std::size_t i = 0; i < buckets.size(); ++i)
+    for (std::size_t i = 0; i < parameters(); ++i)
       hooks::set_post_acc_grad_hooks(parameter(i), nullptr);
   }
 
+  std::size_t parameters() const { return arena->parameters().size(); }
   const Tensor& parameter(std::size_t i) const { return arena->parameters()[i].tensor; }
 
   void begin(double rate, int backward_passes) {
@@ -139,12 +133,8 @@ struct DataParallel::Parts {
     arena->take_home();
     optimizer->begin(rate);
     begun = true;
-    exchanging = false;
     accumulate = backward_passes;
-    passes.assign(buckets.size(), 0);
-    missing.assign(static_cast<std::size_t>(optimizer->buckets()), 0);
-    for (const auto& of_one : buckets)
-      for (const int b : of_one) ++missing[static_cast<std::size_t>(b)];
+    tracker->begin(std::vector<int>(parameters(), accumulate));
   }
 
   // Where steps begin by themselves.
@@ -155,19 +145,15 @@ struct DataParallel::Parts {
   // Backward has added to this parameter's gradient.
   void arrived(std::size_t i) {
     begin_if_asked();
-    if (begun && passes[i] == accumulate)
+    if (begun && tracker->released(i))
       fail(Code::kInvalidArgument,
            "parameter {} got {} gradients in a step of {} backward pass(es): call step() first, or "
            "say how many there are with begin(lr, accumulate)",
            arena->parameters()[i].name, accumulate + 1, accumulate);
     arena->take_gradient(i);
-    if (!begun || ++passes[i] < accumulate) return;
+    if (!begun || !tracker->arrived(i)) return;
     scale(i);
-    for (const int b : buckets[i])
-      if (--missing[static_cast<std::size_t>(b)] == 0) {
-        exchanging = true;
-        optimizer->ready(b);
-      }
+    for (const int bucket : tracker->release(i)) optimizer->ready(bucket);
   }
 
   // The sum over backward passes becomes their mean.
@@ -182,12 +168,11 @@ struct DataParallel::Parts {
     if (!begun)
       fail(Code::kInvalidArgument,
            "step() without begin(): call begin(lr) before the backward pass");
-    for (std::size_t i = 0; i < buckets.size(); ++i)
-      if (passes[i] < accumulate) {
-        const bool absent = passes[i] == 0 && !arena->has_gradient(i);
-        arena->take_gradient(i);
-        absent ? optimizer->absent(i) : scale(i);
-      }
+    for (const std::size_t i : tracker->missing()) {
+      const bool absent = tracker->arrivals()[i] == 0 && !arena->has_gradient(i);
+      arena->take_gradient(i);
+      absent ? optimizer->absent(i) : scale(i);
+    }
     begun = false;
     optimizer->step();
     zero_gradient();
@@ -195,7 +180,7 @@ struct DataParallel::Parts {
 
   void zero_gradient() const {
     std::memset(arena->gradient().data(), 0, arena->gradient().size_bytes());
-    for (std::size_t i = 0; i < buckets.size(); ++i) arena->attach_gradient(i);
+    for (std::size_t i = 0; i < parameters(); ++i) arena->attach_gradient(i);
   }
 
   void refuse_inside_a_step(const char* what) const {
@@ -204,16 +189,14 @@ struct DataParallel::Parts {
 
   const std::shared_ptr<::torch::nn::Module> module;
   std::unique_ptr<Arena> arena;
-  std::unique_ptr<Optimizer> optimizer;   // after the arena: it ends first
-  std::vector<std::vector<int>> buckets;  // of each parameter
+  std::unique_ptr<Optimizer> optimizer;  // after the arena: it ends first
+  std::unique_ptr<BucketTracker> tracker;
 
   std::function<double()> lr;  // where steps begin by themselves
   int lr_accumulate = 1;
 
-  bool begun = false, exchanging = false, shows_synced = false;
+  bool begun = false, shows_synced = false;
   int accumulate = 1;
-  std::vector<int> passes;   // of each parameter: gradients in this step
-  std::vector<int> missing;  // of each bucket: parameters whose gradient is not complete
 };
 
 DataParallel::DataParallel(std::shared_ptr<::torch::nn::Module> module, DataParallelConfig config,
@@ -231,7 +214,7 @@ void DataParallel::begin_with(std::function<double()> lr, int accumulate) {
 void DataParallel::step() { parts_->step(); }
 
 void DataParallel::zero_grad() {
-  if (parts_->begun && parts_->exchanging)
+  if (parts_->begun && parts_->tracker->started())
     fail(Code::kInvalidArgument,
          "zero_grad() while gradients are being exchanged: call step(), which zeroes them");
   parts_->zero_gradient();

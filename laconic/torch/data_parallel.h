@@ -39,7 +39,7 @@ struct DataParallelConfig {
 // once), and rank 0's weights and buffers go to everyone. Parameters must be dense float32 on the
 // CPU; those that require no gradient stay where they are. Parameters stay valid when this object
 // is gone. Weights move during backward, as soon as their gradient is complete, so nothing in the
-// graph may read a parameter behind autograd's back (through detach(), say). The caller keeps
+// graph may read a parameter behind autograd's back (e.g. through detach()). The caller keeps
 // `transport` alive. One thread at a time; objects of different threads know nothing of each other.
 class DataParallel {
  public:

@@ -5,7 +5,7 @@
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 namespace {
 
 // The text of every rank, in rank order.
@@ -42,4 +42,4 @@ void agree(Transport& world, std::span<const std::string> mine, std::string_view
        line_at(first, begin), remedy);
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

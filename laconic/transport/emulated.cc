@@ -10,7 +10,7 @@
 #include "laconic/transport/engine.h"
 #include "laconic/transport/wrapper.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -28,7 +28,7 @@ Clock::duration seconds(double value) {
   return std::chrono::ceil<Clock::duration>(std::chrono::duration<double>(value));
 }
 
-// Beside each exchange goes one of stamps: stamp r tells rank r when the bytes are with it. The
+// Beside each exchange goes one of stamps: stamp r is the time at which rank r has the bytes. The
 // ranks share a clock because they share a machine.
 class Emulated final : public Wrapper {
  public:
@@ -135,4 +135,4 @@ std::unique_ptr<Transport> make_emulated(Transport& inner, std::shared_ptr<Netwo
   return std::make_unique<Emulated>(inner, std::move(network));
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

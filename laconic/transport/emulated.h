@@ -7,7 +7,7 @@
 
 #include "laconic/transport/transport.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 
 struct Link {
   double bytes_per_second = std::numeric_limits<double>::infinity();
@@ -15,7 +15,7 @@ struct Link {
 };
 
 // A slow network without root: each node has one full-duplex network card shared by its ranks;
-// links inside a node are apart, one a rank. Shared by the ranks of a process; thread-safe. Sending
+// links inside a node are apart, one per rank. Shared by the ranks of a process; thread-safe. Sending
 // is what takes time: collectives here send and receive alike, so a card that receives no faster
 // would change nothing.
 class Network {
@@ -36,9 +36,9 @@ class Network {
   std::vector<Time> card_free_, rank_free_;
 };
 
-// Holds back what passes through `inner` as `network` says. The caller keeps `inner` alive. Ranks
+// Holds back what passes through `inner` as `network` models. The caller keeps `inner` alive. Ranks
 // in several processes of one machine work too, each with a Network of its own whose rate is its
 // share of the card.
 std::unique_ptr<Transport> make_emulated(Transport& inner, std::shared_ptr<Network> network);
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

@@ -5,7 +5,7 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 
 void Flight::check_post(int limit) const {
   if (posted - retired >= static_cast<std::uint64_t>(limit))
@@ -103,4 +103,4 @@ std::string Names::list(std::span<const int> ranks) const {
   return text;
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

@@ -11,7 +11,7 @@
 #include "laconic/transport/transport.h"
 
 // For those who write an engine or a wrapper: what all of them need.
-namespace laconic {
+namespace laconic::inline transport {
 
 // A wrapper may post one exchange of its own beside each of the caller's, so an engine has room for
 // both.
@@ -81,4 +81,4 @@ class Names {
   std::vector<int> world_;
 };
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

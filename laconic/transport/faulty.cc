@@ -6,7 +6,7 @@
 #include "laconic/core/error.h"
 #include "laconic/transport/wrapper.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 namespace {
 
 class Faulty final : public Wrapper {
@@ -27,7 +27,7 @@ class Faulty final : public Wrapper {
     const Faults& faults = state_->faults;
     const std::int64_t number = state_->posted;
     if (faults.die_at >= 0 && number >= faults.die_at)
-      fail(Code::kTransport, "rank {} dies at exchange {}: its faults say so", world_rank(rank()),
+      fail(Code::kTransport, "injected fault: rank {} fails at exchange {}", world_rank(rank()),
            number);
     if (faults.before_post) faults.before_post(number);
     inner().post(exchange, in);
@@ -67,4 +67,4 @@ std::unique_ptr<Transport> make_faulty(Transport& inner, Faults faults) {
       inner, std::make_shared<Faulty::State>(Faulty::State{std::move(faults), 0}));
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

@@ -4,7 +4,7 @@
 #include "laconic/transport/engine.h"
 #include "laconic/transport/wrapper.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 namespace {
 
 class Metered final : public Wrapper {
@@ -60,4 +60,4 @@ std::unique_ptr<Transport> make_metered(Transport& inner, Traffic& traffic, int 
   return std::make_unique<Metered>(inner, traffic, ranks_per_node);
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

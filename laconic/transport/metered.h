@@ -6,7 +6,7 @@
 
 #include "laconic/transport/transport.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 
 // What a rank sent. A round is one collective however many slices it took.
 struct Traffic {
@@ -20,9 +20,9 @@ struct Traffic {
   Count total() const noexcept;
 };
 
-// Counts into `traffic` what passes through, splits included. `ranks_per_node` says which peers are
+// Counts into `traffic` what passes through, splits included. `ranks_per_node` decides which peers are
 // inside the node (0: every rank is a node of its own). The caller keeps `inner` and `traffic`
 // alive; one thread at a time, as for any Transport.
 std::unique_ptr<Transport> make_metered(Transport& inner, Traffic& traffic, int ranks_per_node = 0);
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

@@ -12,7 +12,7 @@
 #include "laconic/transport/engine.h"
 #include "laconic/transport/mpi_communicator.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 namespace {
 
 using mpi::check;
@@ -49,8 +49,8 @@ class ErrorsReturn {
 };
 #endif
 
-// What each piece of a message says about its exchange, within the 15 bits that every MPI grants a
-// tag: so ranks that make different calls are told, not mixed up.
+// What the tag of each piece of a message holds of its exchange, within the 15 bits that every MPI grants a
+// tag: so ranks that make different calls are noticed, not mixed up.
 int tag_of(const Exchange& exchange, std::uint64_t number, bool last) {
   const int root = exchange.kind == Kind::kBroadcast ? exchange.root : 0;
   return static_cast<int>(exchange.kind) | int{last} << 2 | (root & 15) << 3 |
@@ -322,7 +322,7 @@ class Mpi final : public Transport {
     if (!truncated) check(result, "MPI_Irecv");
     check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
     if (!truncated && bytes == piece.bytes && status.MPI_TAG == piece.tag) return;
-    // Not every MPI tells how long a truncated message was.
+    // Not every MPI reports how long a truncated message was.
     const bool unknown = truncated && bytes <= piece.bytes;
     fail(Code::kInvalidArgument,
          "exchange {} differs: {} sends {}{}, {} expects {}: make the same calls on every rank",
@@ -384,4 +384,4 @@ std::unique_ptr<Transport> make_mpi(MPI_Comm comm, const MpiConfig& config) {
   return world;
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

@@ -4,7 +4,7 @@
 
 #include "laconic/transport/transport.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 
 struct MpiConfig {
   std::chrono::milliseconds timeout = kDefaultTimeout;
@@ -18,4 +18,4 @@ struct MpiConfig {
 // before MPI_Finalize.
 std::unique_ptr<Transport> make_mpi(MPI_Comm comm, const MpiConfig& config = {});
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

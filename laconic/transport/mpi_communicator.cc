@@ -5,7 +5,7 @@
 #include "laconic/core/error.h"
 #include "laconic/transport/engine.h"
 
-namespace laconic::mpi {
+namespace laconic::inline transport::mpi {
 void check(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
   std::array<char, MPI_MAX_ERROR_STRING> text{};
@@ -65,4 +65,4 @@ std::uint64_t find_host(MPI_Comm comm) {
   return static_cast<std::uint64_t>(smallest);
 }
 
-}  // namespace laconic::mpi
+}  // namespace laconic::inline transport::mpi

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 // MPI's communicators.
-namespace laconic::mpi {
+namespace laconic::inline transport::mpi {
 
 // Error(kTransport) with MPI's own words unless `code` is MPI_SUCCESS.
 void check(int code, const char* call);
@@ -23,4 +23,4 @@ MPI_Comm split(MPI_Comm comm, int color, int rank);
 // The smallest rank of those that share memory with this one.
 std::uint64_t find_host(MPI_Comm comm);
 
-}  // namespace laconic::mpi
+}  // namespace laconic::inline transport::mpi

@@ -5,7 +5,7 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 namespace {
 
 struct Place {
@@ -99,4 +99,4 @@ void SpareMemory::give(Buffer<std::byte> memory) {
   spare_.push_back(std::move(memory));
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

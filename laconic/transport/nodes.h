@@ -7,7 +7,7 @@
 #include "laconic/core/buffer.h"
 #include "laconic/transport/transport.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 
 inline constexpr int kFlat = 0;        // every rank is a node of its own
 inline constexpr int kAutoNodes = -1;  // ranks that share memory (Transport::host) are a node
@@ -35,7 +35,10 @@ struct Nodes {
   std::shared_ptr<SpareMemory> messages = std::make_shared<SpareMemory>();
 
   int rank_of(int node, int local) const {
-    return ranks.empty() ? node : ranks[static_cast<std::size_t>(node * per_node + local)];
+    return ranks.empty()
+               ? node
+               : ranks[static_cast<std::size_t>(node) * static_cast<std::size_t>(per_node) +
+                       static_cast<std::size_t>(local)];
   }
 
   Transport& between() const { return across ? *across : *world; }
@@ -46,4 +49,4 @@ struct Nodes {
 // keeps `world` alive.
 Nodes make_nodes(Transport& world, int ranks_per_node);
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

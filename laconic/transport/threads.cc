@@ -12,7 +12,7 @@
 #include "laconic/core/error.h"
 #include "laconic/transport/engine.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -303,4 +303,4 @@ void run_threads(int ranks, const std::function<void(Transport&)>& work,
     if (one) std::rethrow_exception(one);
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

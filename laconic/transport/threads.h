@@ -6,7 +6,7 @@
 
 #include "laconic/transport/transport.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 
 // The ranks of one process: element r is for the thread that plays rank r. Blocks are views of the
 // sender's memory, so nothing is copied. A Transport destroyed before the others are done counts as
@@ -20,4 +20,4 @@ std::vector<std::unique_ptr<Transport>> make_threads(
 void run_threads(int ranks, const std::function<void(Transport&)>& work,
                  std::chrono::milliseconds timeout = kDefaultTimeout);
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

@@ -11,7 +11,7 @@
 
 #include "laconic/core/error.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 namespace {
 
 // What a rank sends to the others. No padding: it crosses the wire as it lies in memory.
@@ -63,4 +63,4 @@ std::vector<std::uint64_t> together(Transport& world, FunctionRef<std::uint64_t(
   return results;
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

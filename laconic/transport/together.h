@@ -6,7 +6,7 @@
 #include "laconic/core/parallel.h"
 #include "laconic/transport/transport.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 
 // Collective: does `work` and returns what it returned on each rank when it succeeded on all.
 // Otherwise every rank throws the same: the error of the first rank that failed, which it names.
@@ -14,4 +14,4 @@ namespace laconic {
 // when memory ran out, else kInternal.
 std::vector<std::uint64_t> together(Transport& world, FunctionRef<std::uint64_t()> work);
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

@@ -6,7 +6,7 @@
 #include "laconic/core/error.h"
 #include "laconic/transport/engine.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 namespace {
 
 void collect(Transport& transport, const Exchange& exchange, std::span<const std::byte> in,
@@ -53,4 +53,4 @@ void Transport::broadcast(std::span<std::byte> bytes, int root) {
   retire();
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

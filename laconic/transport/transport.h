@@ -10,7 +10,7 @@
 
 #include "laconic/core/buffer.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 
 // What an exchange does with `in`: block r goes to rank r; all of it goes to everyone; the root's
 // goes to everyone.
@@ -23,7 +23,7 @@ struct Exchange {
       false;  // a further slice of the collective posted before: costs bytes, but no round
 };
 
-// The blocks that arrived, one a rank, of equal size. Views of the transport's memory, or of the
+// The blocks that arrived, one per rank, of equal size. Views of the transport's memory, or of the
 // sender's own.
 class Blocks {
  public:
@@ -94,4 +94,4 @@ class Transport {
 
 inline constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(5);
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-namespace laconic {
+namespace laconic::inline transport {
 
 Wrapper::Wrapper(Transport& inner) : inner_(inner), world_(static_cast<std::size_t>(inner.size())) {
   std::iota(world_.begin(), world_.end(), 0);
@@ -20,4 +20,4 @@ std::unique_ptr<Transport> Wrapper::split(int color) {
   return wrap(std::move(part));
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

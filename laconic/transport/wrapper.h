@@ -6,7 +6,7 @@
 
 #include "laconic/transport/transport.h"
 
-namespace laconic {
+namespace laconic::inline transport {
 
 // A Transport around another: forwards all of it, and wraps what it splits into. Not installed.
 class Wrapper : public Transport {
@@ -46,4 +46,4 @@ class Wrapper : public Transport {
   std::vector<int> world_;
 };
 
-}  // namespace laconic
+}  // namespace laconic::inline transport

@@ -2,9 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
-// The bytes of a coded chunk (docs/wire_format.md). Little-endian, no padding between parts: a
+// The bytes of a coded chunk (docs/reference/wire_format.md). Little-endian, no padding between parts: a
 // header, then bit words, then what the form adds. A message is as long as its capacity asks,
 // however few elements it holds, so that all messages of an exchange have equal size.
 namespace laconic::wire {
@@ -13,6 +14,9 @@ enum class Form : std::uint8_t {
   kSigns = 1,        // bits, one fp32 scale per block
   kRandomSigns = 2,  // bits, one activity bit per word
   kCounts = 3,       // bit planes of a count, the 16-bit number of voters of each word
+  kInt8 = 4,         // 8-bit integers, one fp32 scale per block
+  kInt4 = 5,         // the same of 4 bits
+  kInt2 = 6,         // the same of 2 bits
 };
 
 inline constexpr std::size_t kHeaderSize = 16;
@@ -25,6 +29,11 @@ constexpr std::size_t blocks(std::size_t elements, std::size_t block) {
 }
 constexpr std::size_t signs_size(std::size_t elements, std::size_t block) {
   return kHeaderSize + 8 * words(elements) + 4 * blocks(elements, block);
+}
+// Integers of `bits` bits, packed, then one scale per block.
+constexpr std::size_t integers_size(std::size_t elements, std::size_t block, int bits) {
+  return kHeaderSize + 8 * static_cast<std::size_t>(bits) * words(elements) +
+         4 * blocks(elements, block);
 }
 // One activity bit per word, in whole bytes.
 constexpr std::size_t activity_size(std::size_t elements) { return (words(elements) + 7) / 8; }
@@ -49,7 +58,7 @@ struct Header {
 // The parts of a message of `capacity` elements. Where they lie follows from the capacity alone.
 template <typename Byte>
 struct Parts {
-  Byte* bits;    // 8 bytes per word (kCounts: per word and plane)
+  Byte* bits;    // 8 bytes per word and plane; integers have as many planes as bits
   Byte* extras;  // scales, activity or voters; aligned to 2 bytes at most
 };
 template <typename Byte>
@@ -65,8 +74,9 @@ void seal(std::span<std::byte> message, const Header& header);
 // sealed and as expected.
 void check(std::span<const std::byte> message, std::size_t size, const Header& expected, int rank);
 
-// Throws Error(kCorrupt) unless every scale is finite and not negative.
-void check_scales(const std::byte* scales, std::size_t number, int rank);
+// Throws Error(kCorrupt), naming `rank`, unless every scale is a number from 0 to `largest`.
+void check_scales(const std::byte* scales, std::size_t number, int rank,
+                  float largest = std::numeric_limits<float>::max());
 
 // Memory access without alignment.
 float load_float(const std::byte* at) noexcept;

@@ -1,4 +1,4 @@
-"""Training on many machines while saying very little: one bit a parameter, and often nothing at all.
+"""Training on many machines with little communication: one bit per parameter, and often nothing at all.
 
 >>> import torch, laconic
 >>> model = torch.nn.Linear(4, 2)
@@ -9,33 +9,31 @@
 
 from importlib.metadata import version
 
-from . import _core
+from . import _core, optimizers
 from .ddp import OneBitState, ddp, one_bit_hook
+from .deepspeed import from_deepspeed
 from .environment import init_process_group
 from .errors import Error, InvalidArgument, RankMissing, from_code
 from .optimizer import Optimizer
-from .optimizers import SGD, AdamW, Birder, OneBitAdam, ZeroOneAdam
+from .optimizers import *  # the class of each registered method
 from .state import Sharded, consolidate, resume, save
 
 _core._error = from_code
 
 __version__ = version("laconic")
 __all__ = [
-    "SGD",
-    "AdamW",
-    "Birder",
     "Error",
     "InvalidArgument",
-    "OneBitAdam",
     "OneBitState",
     "Optimizer",
     "RankMissing",
     "Sharded",
-    "ZeroOneAdam",
     "consolidate",
     "ddp",
+    "from_deepspeed",
     "init_process_group",
     "one_bit_hook",
     "resume",
     "save",
 ]
+__all__ += optimizers.__all__

@@ -210,7 +210,7 @@ class Arena:
             return
         if gradient.layout is not torch.strided:
             raise InvalidArgument(
-                f"the gradient of {self.names[i]} is sparse: make the embedding with sparse=False, one bit a parameter "
+                f"the gradient of {self.names[i]} is sparse: make the embedding with sparse=False, one bit per parameter "
                 "costs less than the indices"
             )
         flat.copy_(gradient.detach())

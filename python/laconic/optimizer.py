@@ -9,6 +9,7 @@ import warnings
 import weakref
 from collections import defaultdict
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, Callable, Iterable
 
 import torch
@@ -16,17 +17,12 @@ import torch.distributed as dist
 
 from . import _core, state, transport
 from .arena import Arena, check_parameter, dense_strides
-from .errors import InvalidArgument
+from .errors import Error, InvalidArgument
 from .overlap import Overlap
 
-FIXED = ("betas", "momentum", "beta", "eps")  # of an optimizer, not of its groups
 _NOT_NUMBERS = {"params", "param_names"}  # of a group
-
-# Options that count something.
-_WHOLE = {
-    "total_steps", "variance_freeze_step", "variance_kappa", "double_every", "max_interval", "freeze_step",
-    "scale_block", "seed", "shadow_every", "verify_every", "ranks_per_node", "threads",
-}  # fmt: skip
+_OF_GROUPS = {"lr", "weight_decay"}  # what groups may have of their own, and schedulers may change
+_WHOLE = {o["name"] for method in _core.methods() for o in method["options"] if o["type"] == "integer"}
 
 
 def plain(name: str, value: Any) -> Any:
@@ -73,16 +69,18 @@ class _Elsewhere(defaultdict):
 class Optimizer(torch.optim.Optimizer):
     """Base of laconic's optimizers. Construction is collective over `process_group`: all ranks make the same one."""
 
+    _method: dict[str, Any]  # its entry in the registry
+
     # A GradScaler then leaves unscaling and the decision to skip to step(), where ranks agree on it.
     _step_supports_amp_scaling = True
 
     def __init__(
         self,
-        params: Iterable,
+        params: Iterable[Any],
         defaults: dict[str, Any],
         options: dict[str, Any],
         *,
-        process_group=None,
+        process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
         max_grad_norm: float | None = None,
@@ -94,7 +92,7 @@ class Optimizer(torch.optim.Optimizer):
         bf16: bool = False,
         overlap: bool = True,
         threads: int | None = None,
-        timeout=None,
+        timeout: timedelta | None = None,
     ) -> None:
         options = dict(options)
         options.update(
@@ -116,6 +114,7 @@ class Optimizer(torch.optim.Optimizer):
         self._wants_overlap = overlap
         self._first = True
         self._skipped = 0
+        self._fixed = [name for name in defaults if name not in _OF_GROUPS]
         self._awaits: str | None = None  # what is missing of a state that was loaded
         super().__init__(params, _plain_group({**defaults, "compress": True}))
         self.state = _Elsewhere(dict)
@@ -149,7 +148,7 @@ class Optimizer(torch.optim.Optimizer):
         if not parameters:
             raise InvalidArgument("no parameter requires a gradient: there is nothing to train")
         self._agree_on_shapes(parameters, names)
-        arena = Arena(parameters, names, keeps_weights=self._options["algorithm"] == "zero-one-adam")
+        arena = Arena(parameters, names, keeps_weights=bool(self._method["synced_weights"]))
         ranges = [(name, *_begin_count(arena.range(i))) for i, name in enumerate(names)]
         self._release()
         self._arena = arena
@@ -233,7 +232,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _rates(self) -> list[tuple[float, float]]:
         for group in self.param_groups:
-            for name in FIXED:
+            for name in self._fixed:
                 if name in group and group[name] != self.defaults[name]:
                     raise InvalidArgument(
                         f"a group has {name}={group[name]}, the optimizer {self.defaults[name]}: {name} is the same for "
@@ -312,24 +311,34 @@ class Optimizer(torch.optim.Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As torch's. Called between backward and step() it skips the step, on all ranks.
 
-        Where a coded exchange began during backward it cannot be undone: that step is then finished, with a warning, and
-        overlap ends, so that later ones are skipped.
+        Where a coded exchange began during backward it cannot be undone: that step is finished on all ranks, gradients
+        are cleared, overlap ends, and laconic.Error says so. Training may go on; later steps can be skipped.
         """
+        late = None
         if self._begun:
-            self._abandon()
+            late = self._abandon()
         elif self._overlap is not None:
             self._overlap.new_step()
         super().zero_grad(set_to_none)
+        if late is not None:
+            raise late
 
     @torch.no_grad()
-    def _abandon(self) -> None:
-        """The gradients of a step that has begun were dropped before step()."""
+    def _abandon(self) -> Error | None:
+        """The gradients of a step that has begun were dropped before step(): what to raise if that came too late."""
         self._overlap.disturbed()
         if self._core.defers:
             return self._finish("abandon")
-        self._overlap.end("the gradients were dropped before step(), so the batch counts for more")
+        self._overlap.wanted = False
         self._overlap.finish(self._rates())
         self._finish("apply")
+        return Error(
+            "step taken",
+            f"the gradients were dropped before step(), but {type(self).__name__} exchanges during backward and its "
+            "residuals had moved: the step was finished on all ranks, and the batch counts. The optimizer can be used on; "
+            "overlap is off now, so later steps can be skipped. Set optimizer.overlap = False before training if batches "
+            "may be skipped",
+        )
 
     @torch.no_grad()
     def _take_up_weights(self) -> None:
@@ -354,8 +363,8 @@ class Optimizer(torch.optim.Optimizer):
         arena.note()
 
     def _synced_take(self, written: list[int]) -> None:
-        """The weights of the last sync, which 0/1 Adam goes on from, take what was written to these parameters."""
-        places = [values for name, _, _, values, _ in self._core.state() if name.endswith("/x_sync")]
+        """The weights of the last sync, where the method goes on from them, take what was written to these parameters."""
+        places = state.synced_weights(self)
         if not places:
             return
         arena, weights = self._arena, self._arena.weights
@@ -365,14 +374,14 @@ class Optimizer(torch.optim.Optimizer):
         if ahead:
             raise InvalidArgument(
                 f"{arena.names[ahead[0]]} was written to between two steps, while this rank was ahead of the last sync; "
-                "0/1 Adam goes on from the synced weights and would undo it: call optimizer.synchronize() before you "
+                f"{self._method['title']} goes on from the synced weights and would undo it: call optimizer.synchronize() before you "
                 "write, and load the model's state before the optimizer's"
             )
         for i in written:
             begin, end = arena.range(i)
             synced[begin:end] = weights[begin:end]
         for (begin, count), values in zip(self._buckets, places):
-            torch.from_dlpack(values).copy_(synced[begin : begin + count])
+            values.copy_(synced[begin : begin + count])
 
     def _unscale(self) -> bool:
         """For a GradScaler: divides by its scale and tells whether all ranks must skip."""
@@ -512,7 +521,7 @@ class Optimizer(torch.optim.Optimizer):
             arena.publish()
 
     def stats(self) -> dict[str, Any]:
-        """What the last step was, and totals: kinds of steps, bytes sent by this rank, bits a parameter a step."""
+        """What the last step was, and totals: kinds of steps, bytes sent by this rank, bits per parameter and step."""
         stats = self._core.stats()
         totals = self._core.totals()
         totals["skipped"] += self._skipped

@@ -1,232 +1,143 @@
-"""The optimizers."""
+"""The optimizers: one class per registered method, made from its description in C++ (laconic/optim/methods)."""
 
 from __future__ import annotations
 
-from typing import Any, Iterable
+import inspect
+import textwrap
+from typing import Any
 
+from . import _core
 from .errors import InvalidArgument
 from .optimizer import Optimizer, plain
 
-_SHARED = """
-    Shared by all optimizers: `process_group` (default: all ranks), `ranks_per_node` (None: flat, always coded; a number
-    or "auto": exact inside a node, coded between nodes), `bucket_mb` (how much is exchanged at a time while backward
-    runs), `max_grad_norm` (clipping, over all ranks), `seed`, `shadow_every` (gauge coded against exact means),
-    `verify_every` (prove that replicas are equal), `exchange="auto"` (optimizers that code: each bucket coded or exact,
-    whichever is measured to be faster, so runs do not repeat bit for bit; `strict=True`: decided once), `bf16` (exact means travel as bf16), `overlap`, `threads` (default:
-    torch.get_num_threads()), `timeout` (a timedelta; default: the process group's).
-    A group may have its own `lr`, `weight_decay` and `compress=False` (exact means).
-"""
+_POSITIONAL = ("betas", "eps", "momentum", "beta", "weight_decay")  # after lr: torch's names, in torch's order
+_TORCH = {"beta1": "betas", "beta2": "betas", "epsilon": "eps"}  # torch's names of options that have another one
+# Shared options that Optimizer.__init__ has in another form (None, bucket_mb), or that Python does not have.
+_OTHERWISE = {"ranks_per_node", "max_grad_norm", "threads", "bucket_elements", "skip", "guard"}
+_BASE = inspect.signature(Optimizer.__init__).parameters
+_SHARED = {name: one for name, one in _BASE.items() if one.kind is inspect.Parameter.KEYWORD_ONLY}
 
-
-def _aliased(given: dict[str, Any], aliases: dict[str, str], options: dict[str, Any]) -> dict[str, Any]:
-    """Takes DeepSpeed's names out of `given`."""
-    for alias, name in aliases.items():
-        if alias in given:
-            options[name] = given.pop(alias)
-    return given
-
-
-def _moments(betas: Iterable[float]) -> dict[str, float]:
-    both = plain("betas", betas)
-    if not isinstance(both, tuple) or len(both) != 2:
-        raise InvalidArgument(f"betas={betas}: give two numbers")
-    return dict(beta1=both[0], beta2=both[1])
-
-
-def _documented(cls: type) -> type:
-    head, example = (cls.__doc__ or "").rsplit("\n\n", 1)
-    cls.__doc__ = f"{head}\n{_SHARED}\n{example}"
-    return cls
-
-
-@_documented
-class ZeroOneAdam(Optimizer):
-    """0/1 Adam: one bit a parameter when it speaks, and often it says nothing at all.
-
-    `variance_freeze_step` (15 % of `total_steps`) is the end of learning-rate warm-up; until then some steps are exact.
-    `double_every` ((total - freeze)/6 steps, or "auto": from the learning rate) doubles the interval between exchanges,
-    up to `max_interval`. DeepSpeed's names are aliases: var_freeze_step, var_update_scaler, local_step_scaler,
-    local_step_clipper.
-
+_HELP = {  # of what is Python's own
+    "params": "parameters or groups; a group may have its own lr, weight_decay and compress=False (exact means)",
+    "lr": "learning rate",
+    "process_group": "of the ranks that train together; None: all",
+    "ranks_per_node": "exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine; None: coded "
+    "between all ranks",
+    "bucket_mb": "MiB of float32 gradients that are exchanged at once while backward runs",
+    "overlap": "let exchanges begin while backward is running",
+    "threads": "threads of each rank; None: torch.get_num_threads()",
+    "timeout": "a timedelta; None: the process group's",
+}
+_EXAMPLE = """
     >>> import torch, laconic
     >>> weight = torch.nn.Parameter(torch.zeros(1000))
-    >>> optimizer = laconic.ZeroOneAdam([weight], lr=1e-2, total_steps=100)
+    >>> optimizer = laconic.{python}([weight], lr=1e-2, total_steps=100)
     >>> for _ in range(20):
     ...     optimizer.zero_grad()
     ...     (weight - 1).square().sum().backward()
     ...     optimizer.step()
-    >>> optimizer.stats()["step"]
-    20
+    >>> optimizer.stats()["step"], bool((weight > 0).all())
+    (20, True)
     """
 
-    def __init__(
-        self,
-        params: Iterable,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        *,
-        bias_correction: bool = True,
-        total_steps: int | None = None,
-        variance_freeze_step: int | None = None,
-        variance_kappa: int = 16,
-        double_every: int | str | None = None,
-        max_interval: int = 16,
-        scale_block: int = 4096,
-        scale_norm: str = "l2",
-        variance_floor: float = 0.01,
-        **shared: Any,
-    ) -> None:
-        options = dict(
-            algorithm="zero-one-adam", **_moments(betas), epsilon=eps, weight_decay=weight_decay,
-            bias_correction=bias_correction, total_steps=total_steps, variance_freeze_step=variance_freeze_step,
-            variance_kappa=variance_kappa, double_every=double_every, max_interval=max_interval,
-            scale_block=scale_block, scale_norm=scale_norm, variance_floor=variance_floor,
-        )  # fmt: skip
-        aliases = {
-            "var_freeze_step": "variance_freeze_step",
-            "var_update_scaler": "variance_kappa",
-            "local_step_scaler": "double_every",
-            "local_step_clipper": "max_interval",
-        }
-        shared = _aliased(shared, aliases, options)
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay), options, **shared)
 
+def methods() -> list[dict[str, Any]]:
+    """All methods with their options, as `laconic methods --json` prints them.
 
-@_documented
-class OneBitAdam(Optimizer):
-    """1-bit Adam: Adam on exact means until `freeze_step`, one bit a parameter on every step after it.
-
-    `freeze_step` is a number, "auto" (when the variance has settled) or None: 20 % of `total_steps`.
-
-    >>> import torch, laconic
-    >>> weight = torch.nn.Parameter(torch.zeros(1000))
-    >>> optimizer = laconic.OneBitAdam([weight], lr=1e-2, freeze_step=5)
-    >>> for _ in range(10):
-    ...     optimizer.zero_grad()
-    ...     (weight - 1).square().sum().backward()
-    ...     optimizer.step()
-    >>> optimizer.stats()["kind"]
-    'coded'
+    >>> import laconic
+    >>> {method["name"]: method["python"] for method in laconic.methods()}["adamw"]
+    'AdamW'
     """
-
-    def __init__(
-        self,
-        params: Iterable,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        *,
-        bias_correction: bool = True,
-        total_steps: int | None = None,
-        freeze_step: int | str | None = None,
-        scale_block: int = 4096,
-        scale_norm: str = "l2",
-        variance_floor: float = 0.01,
-        **shared: Any,
-    ) -> None:
-        options = dict(
-            algorithm="one-bit-adam", **_moments(betas), epsilon=eps, weight_decay=weight_decay,
-            bias_correction=bias_correction, total_steps=total_steps, freeze_step=freeze_step,
-            scale_block=scale_block, scale_norm=scale_norm, variance_floor=variance_floor,
-        )  # fmt: skip
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay), options, **shared)
+    return _core.methods()
 
 
-@_documented
-class Birder(Optimizer):
-    """Birder: random signs from the first step on, no residuals; about 2 to 3 times AdamW's learning rate.
-
-    `exchange` is "two-round" (the paper's), "single-round" (half the bytes), "count" (less noise) or "auto".
-
-    >>> import torch, laconic
-    >>> weight = torch.nn.Parameter(torch.zeros(1000))
-    >>> optimizer = laconic.Birder([weight], lr=1e-2, exchange="single-round", seed=1)
-    >>> (weight - 1).square().sum().backward()
-    >>> optimizer.step()
-    >>> sorted(set(weight.tolist())) == [weight.max().item()]  # all agree: one sign
-    True
-    """
-
-    def __init__(
-        self,
-        params: Iterable,
-        lr: float,
-        beta: float = 0.9,
-        weight_decay: float = 0.0,
-        *,
-        exchange: str = "two-round",
-        total_steps: int | None = None,
-        scale_block: int = 4096,
-        **shared: Any,
-    ) -> None:
-        options = dict(
-            algorithm="birder", beta=beta, weight_decay=weight_decay, total_steps=total_steps,
-            scale_block=scale_block,
-        )  # fmt: skip
-        defaults = dict(lr=lr, beta=beta, weight_decay=weight_decay)
-        super().__init__(params, defaults, options, exchange=exchange, **shared)
+def _value(option: dict[str, Any], text: str) -> Any:
+    """Text of the registry as Python's value."""
+    if text in option["words"]:
+        return {"unset": None, "true": True, "false": False}.get(text, text)
+    return {"number": float, "integer": int}.get(option["type"], str)(text)
 
 
-@_documented
-class AdamW(Optimizer):
-    """AdamW on the exact mean of the gradients, as torch.optim.AdamW under DistributedDataParallel.
-
-    >>> import torch, laconic
-    >>> weight = torch.nn.Parameter(torch.zeros(1000))
-    >>> optimizer = laconic.AdamW([weight], lr=1e-2)
-    >>> (weight - 1).square().sum().backward()
-    >>> optimizer.step()
-    >>> round(weight[0].item(), 6)
-    0.01
-    """
-
-    def __init__(
-        self,
-        params: Iterable,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 1e-2,
-        *,
-        bias_correction: bool = True,
-        scale_block: int = 4096,
-        **shared: Any,
-    ) -> None:
-        options = dict(
-            algorithm="adamw", **_moments(betas), epsilon=eps, weight_decay=weight_decay,
-            bias_correction=bias_correction, scale_block=scale_block,
-        )  # fmt: skip
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay), options, **shared)
+def _annotation(option: dict[str, Any]) -> str:
+    kind = {"number": "float", "integer": "int", "boolean": "bool", "choice": ""}.get(option["type"], "str")
+    words = [f'"{word}"' for word in option["words"] if not word.isdigit() and word != "unset" and kind != "bool"]
+    literal = f"Literal[{', '.join(words)}]" if words else ""
+    return " | ".join(part for part in (kind, literal, "None" if "unset" in option["words"] else "") if part)
 
 
-@_documented
-class SGD(Optimizer):
-    """SGD with momentum on the exact mean of the gradients. Weight decay is decoupled, torch.optim.SGD's is not.
+def _signature(method: dict[str, Any]) -> inspect.Signature:
+    """Torch's arguments by position, then keywords: the method's own, and those of all optimizers."""
+    own: dict[str, inspect.Parameter] = {}
 
-    >>> import torch, laconic
-    >>> weight = torch.nn.Parameter(torch.zeros(3))
-    >>> optimizer = laconic.SGD([weight], lr=0.1, momentum=0.9)
-    >>> weight.grad = torch.ones(3)
-    >>> optimizer.step()
-    >>> [round(x, 6) for x in weight.tolist()]
-    [-0.1, -0.1, -0.1]
-    """
+    def add(name: str, annotation: str, default: Any) -> None:
+        place = inspect.Parameter.POSITIONAL_OR_KEYWORD if name in ("lr", *_POSITIONAL) else inspect.Parameter.KEYWORD_ONLY
+        own[name] = inspect.Parameter(name, place, annotation=annotation, default=default)
 
-    def __init__(
-        self,
-        params: Iterable,
-        lr: float = 1e-3,
-        momentum: float = 0.0,
-        weight_decay: float = 0.0,
-        *,
-        scale_block: int = 4096,
-        **shared: Any,
-    ) -> None:
-        options = dict(algorithm="sgdm", momentum=momentum, weight_decay=weight_decay, scale_block=scale_block)
-        super().__init__(params, dict(lr=lr, momentum=momentum, weight_decay=weight_decay), options, **shared)
+    lr = method["python_defaults"].get("lr", "1e-3")
+    add("lr", "float | Tensor", float(lr) if lr else inspect.Parameter.empty)
+    values = {}
+    for option in method["options"]:
+        name = option["name"]
+        values[name] = _value(option, method["python_defaults"].get(name, option["default"]))
+        if name not in _OTHERWISE:
+            add(_TORCH.get(name, name), _annotation(option), values[name])
+    if "betas" in own:
+        add("betas", "tuple[float, float]", (values["beta1"], values["beta2"]))
+    first = [own.pop(name) for name in ("lr", *_POSITIONAL) if name in own]
+    rest = [parameter for name, parameter in _SHARED.items() if name not in own]
+    return inspect.Signature([_BASE["self"], _BASE["params"], *first, *own.values(), *rest])
 
 
-__all__ = ["ZeroOneAdam", "OneBitAdam", "Birder", "AdamW", "SGD", "InvalidArgument"]
+def _options(given: dict[str, Any]) -> dict[str, Any]:
+    """Under the registry's names."""
+    options = {{"eps": "epsilon"}.get(name, name): value for name, value in given.items()}
+    if "betas" in options:
+        betas = options.pop("betas")
+        both = plain("betas", betas)
+        if not isinstance(both, tuple) or len(both) != 2:
+            raise InvalidArgument(f"betas={betas}: give two numbers")
+        options |= {"beta1": both[0], "beta2": both[1]}
+    return options
+
+
+def _doc(method: dict[str, Any], names: list[str]) -> str:
+    about: dict[str, str] = {}
+    for option in method["options"]:
+        name = _TORCH.get(option["name"], option["name"])
+        about[name] = f"{about[name]}; {option['help']}" if name in about else option["help"]
+    about = {"exchange": "for methods that code"} | about | _HELP
+    lines = [f"{name}: {about[name]}".replace("unset:", "None:") for name in names]
+    if method["aliases"]:
+        lines += ["", "DeepSpeed's names: " + ", ".join(f"{a} ({name})" for a, name in method["aliases"].items())]
+    wrap = textwrap.TextWrapper(116, initial_indent=" " * 8, subsequent_indent=" " * 12, break_on_hyphens=False)
+    title, summary = method["title"], method["summary"]
+    text = [f"{summary if summary.startswith(title) else f'{title}: {summary}'}.", "", f"    {method['paper']}.", "", "    Args:"]
+    return "\n".join([*text, *(wrap.fill(line) for line in lines)]) + "\n" + _EXAMPLE.format(**method)
+
+
+def _class_of(method: dict[str, Any]) -> type[Optimizer]:
+    signature = _signature(method)
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        for alias, name in method["aliases"].items():
+            if alias in given:
+                given[name] = given.pop(alias)
+        bound = signature.bind(self, *args, **given)
+        bound.apply_defaults()
+        values = bound.arguments
+        params, lr = values["params"], values["lr"]
+        shared = {name: values[name] for name in _SHARED}
+        own = {name: value for name, value in values.items() if name not in ("self", "params", "lr", *_SHARED)}
+        defaults = {"lr": lr} | {name: own[name] for name in _POSITIONAL if name in own}
+        Optimizer.__init__(self, params, defaults, {"algorithm": method["name"], **_options(own)}, **shared)
+
+    __init__.__signature__ = signature
+    doc = _doc(method, list(signature.parameters)[1:])
+    body = {"__init__": __init__, "__doc__": doc, "__module__": __name__, "_method": method}
+    return type(method["python"], (Optimizer,), body)
+
+
+_CLASSES = {method["python"]: _class_of(method) for method in _core.methods() if method["python"]}
+globals().update(_CLASSES)
+
+__all__ = [*_CLASSES, "methods"]

@@ -17,8 +17,7 @@ from .errors import InvalidArgument
 if TYPE_CHECKING:
     from .optimizer import Optimizer
 
-# What a group has from its construction; FIXED is part of the configuration, which was compared.
-_KEPT = {"params", "param_names", "compress", "betas", "momentum", "beta", "eps"}
+_KEPT = {"params", "param_names", "compress"}  # what a group has from its construction
 _WEIGHTS = "weights"
 _APART = ("mean", "owned")  # how state lies over the ranks, where each has its own
 _RANK = re.compile(r"(?:^|\.)(rank(\d+)/(.*))$")
@@ -65,7 +64,7 @@ def of_rank(optimizer: Optimizer) -> dict[str, Any]:
     # torch.distributed.checkpoint loads into these tensors. The first step, and loading the model, would undo that.
     if optimizer._core.stats()["step"] == 0:
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
-    if _synced(parts):  # between syncs the model's own state_dict does not tell this rank's weights
+    if synced_weights(optimizer):  # between syncs the model's own state_dict does not have this rank's weights
         tensors[own + _WEIGHTS] = optimizer._arena.weights.clone()
     elif any(p.dtype != torch.float32 for p in optimizer._arena.parameters):
         tensors[_WEIGHTS] = optimizer._arena.weights.clone()
@@ -77,8 +76,14 @@ def elsewhere(optimizer: Optimizer, where: str) -> dict[str, Any]:
     return {"state": {}, "param_groups": _groups(optimizer), "laconic": _header(optimizer) | {"elsewhere": where}}
 
 
-def _synced(parts: list[_Part]) -> list[Tensor]:
-    return [part.values for part in parts if part.name.endswith("/x_sync")]
+def _is_synced(optimizer: Optimizer, name: str) -> bool:
+    kept = optimizer._method["synced_weights"]
+    return kept != "" and name.endswith(f"/{kept}")
+
+
+def synced_weights(optimizer: Optimizer) -> list[Tensor]:
+    """The weights of the last sync, bucket by bucket, where the method keeps them beside the model's."""
+    return [part.values for part in _parts(optimizer) if _is_synced(optimizer, part.name)]
 
 
 def _without_ranks(saved: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -115,7 +120,7 @@ def load(optimizer: Optimizer, saved: dict[str, Any]) -> None:
             part.values.copy_(tensors[part.name])
         else:
             part.values.zero_()
-    _load_weights(optimizer, tensors, parts)
+    _load_weights(optimizer, tensors)
     if whole:
         for bucket in range(len(optimizer._core.buckets)):
             prefix = f"bucket{bucket}/"
@@ -127,7 +132,7 @@ def load(optimizer: Optimizer, saved: dict[str, Any]) -> None:
 def _refuse_specific(optimizer: Optimizer, parts: list[_Part], header: dict, tensors: dict[str, Tensor]) -> None:
     """Another rank's state is as good as one's own where ranks hold nothing for themselves."""
     apart = [tensors[part.name] for part in parts if part.spread in _APART and part.name in tensors]
-    synced = [tensors[part.name] for part in parts if part.name.endswith("/x_sync") and part.name in tensors]
+    synced = [tensors[part.name] for part in parts if _is_synced(optimizer, part.name) and part.name in tensors]
     moved = bool(synced) and _WEIGHTS in tensors and not torch.equal(torch.cat(synced), tensors[_WEIGHTS])
     if not moved and not any(bool(values.any()) for values in apart):
         return
@@ -147,17 +152,18 @@ def finish_load(optimizer: Optimizer, groups: list[dict] | None) -> None:
 
 
 def _load_groups(optimizer: Optimizer, groups: list[dict]) -> None:
+    kept = _KEPT.union(optimizer._fixed)  # those are part of the configuration, which was compared
     for group, saved in zip(optimizer.param_groups, groups):
-        group.update({name: copy.deepcopy(value) for name, value in saved.items() if name not in _KEPT})
+        group.update({name: copy.deepcopy(value) for name, value in saved.items() if name not in kept})
 
 
-def _load_weights(optimizer: Optimizer, tensors: dict[str, Tensor], parts: list[_Part]) -> None:
+def _load_weights(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
     weights = optimizer._arena.weights
     optimizer._arena.take_home(started=False)
     if _WEIGHTS in tensors:
         weights.copy_(tensors[_WEIGHTS])
-    elif _synced(parts):
-        torch.cat(_synced(parts), out=weights)
+    elif synced := synced_weights(optimizer):
+        torch.cat(synced, out=weights)
     else:
         optimizer._arena.read_back(optimizer._arena.written())
 
@@ -182,11 +188,14 @@ def _check(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     if len(saved["param_groups"]) != len(optimizer.param_groups):
         counts = f"{len(saved['param_groups'])} groups, this optimizer {len(optimizer.param_groups)}"
         raise InvalidArgument(f"the state has {counts}")
-    fixed = set(_core.fixed_options(here["config"]["algorithm"])) | {"algorithm"}
+    method = next(one for one in _core.methods() if one["name"] == here["config"]["algorithm"])
+    # What an option was before it existed.
+    defaults = {one["name"]: one["default"] for one in method["options"] if not one["may_change"]}
+    fixed = {*defaults, "algorithm"}
     if header["ranks"] == here["ranks"]:
         fixed.add("ranks_per_node")  # where the parts of the state lie
     for field in sorted(fixed):
-        there, value = header["config"].get(field), here["config"][field]
+        there, value = header["config"].get(field, defaults.get(field)), here["config"][field]
         if there != value:
             raise InvalidArgument(f"{field} is {there} in the state and {value} here: resuming would change results")
 
@@ -326,7 +335,7 @@ class Sharded:
             if spread in _APART:
                 every = [(headers[rank]["places"][name][1], ranks[rank][name]) for rank in sorted(ranks)]
                 tensors[name] = _together(every, spread, lengths[_bucket_of(name)])
-        synced = [tensor for name, tensor in tensors.items() if name.endswith("/x_sync")]
+        synced = [tensor for name, tensor in tensors.items() if _is_synced(self._optimizer, name)]
         if synced:
             tensors[_WEIGHTS] = torch.cat(synced)
         return tensors

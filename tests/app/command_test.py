@@ -34,6 +34,14 @@ class Bench(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 
+    def test_every_registered_method_has_a_step(self):
+        named = [method["name"] for method in json.loads(laconic("methods", "--json").stdout)]
+        rows = self.rows("step", "--elements", "8192", "--repeats", "1")
+        self.assertEqual([row["name"] for row in rows], named)
+        self.assertTrue(all(KERNEL_FIELDS <= row.keys() and row["seconds"] > 0 for row in rows))
+        [last] = self.rows("step", "--elements", "8192", "--repeats", "1", "--only", named[-1])
+        self.assertEqual(last["name"], named[-1])
+
     def mean(self, kind, *arguments):
         rows = self.rows("mean", *KINDS[kind], "--elements", "100003", "--repeats", "3", *arguments)
         self.assertEqual(len(rows), 1)
@@ -64,9 +72,15 @@ class Bench(unittest.TestCase):
                 self.assertEqual((row["kind"], row["codec"], row["verified"]), ("coded", codec, True))
                 same = self.mean(kind, "--ranks", "2")
                 self.assertEqual((row["what"], row["bytes_sent_per_rank"]), (same["what"], same["bytes_sent_per_rank"]))
+        chunk = 50048  # 100003/2 in whole words of 64
+        for codec, bits in (("int8", 8), ("int4", 4), ("int2", 2)):
+            with self.subTest(codec=codec):
+                row = self.rows("mean", "--kind", "coded", "--codec", codec, "--elements", "100003", "--repeats", "3", "--ranks", "2")[0]
+                self.assertEqual((row["codec"], row["verified"]), (codec, True))
+                self.assertEqual(row["bytes_sent_per_rank"], 2 * (chunk * bits // 8 + 4 * 196 + 16))
         done = laconic("bench", "mean", "--kind", "coded", "--codec", "int3")
         self.assertNotEqual(done.returncode, 0)
-        for known in ("fp32", "bf16", "sign", "random-sign"):
+        for known in ("fp32", "bf16", "int8", "int4", "int2", "sign", "random-sign"):
             self.assertIn(known, done.stderr)
 
     def test_an_emulated_network_takes_its_time(self):
@@ -120,6 +134,46 @@ class BadUsage(unittest.TestCase):
             done = laconic(*command, "--help")
             self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("laconic bench mean --kind", laconic("bench", "mean", "--help").stdout)
+
+
+class Help(unittest.TestCase):
+    COMMANDS = ("train", "compare", "eval", "report", "bench mean", "bench kernels", "bench step", "bench loop", "plan", "methods")
+
+    def text(self, *arguments):
+        done = laconic(*arguments, "--help")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_examples_come_before_options(self):
+        for command in self.COMMANDS:
+            with self.subTest(command=command):
+                text = self.text(*command.split())
+                self.assertIn("Example", text)
+                self.assertLess(text.index(f"  laconic {command}" if "Examples:" in text else f"Example: laconic {command}"), text.index("--help"))
+
+    def test_commands_and_options_are_grouped(self):
+        text = self.text()
+        for words in ("Train:", "Measure and plan:", "Look at results:", "Exit codes"):
+            self.assertIn(words, text)
+        if "built without" not in self.text("train"):
+            text = self.text("compare")
+            for group, option in (("What is trained:", "--model"), ("How it is trained:", "--lr"), ("Ranks and network:", "--emulate"),
+                                  ("The comparison:", "--seconds"), ("Any setting:", "--set")):
+                options = text[text.index(f"\n{group}\n"):].split("\n\n")[0]
+                self.assertIn(f"  {option} ", options)
+
+    def refused(self, *arguments):
+        done = laconic(*arguments)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        return done.stderr
+
+    def test_a_wrong_name_suggests_the_right_one(self):
+        self.assertIn("laconic plan has no option --modle: did you mean --model?", self.refused("plan", "--modle", "bert-base"))
+        self.assertIn("laconic bench mean has no option --elemnts: did you mean --elements?", self.refused("bench", "mean", "--elemnts=5"))
+        self.assertIn('no command "laconic raport": did you mean report?', self.refused("raport", "x"))
+        self.assertIn('no command "laconic bench kernel": did you mean kernels?', self.refused("bench", "kernel"))
+        self.assertIn("laconic --help", self.refused())
+        self.assertIn("laconic plan --help", self.refused("plan", "--nodes", "many"))
 
 
 if __name__ == "__main__":

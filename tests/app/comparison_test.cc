@@ -11,10 +11,13 @@ using nlohmann::json;
 
 FinishedRun finished(const char* optimizer, double final_loss, std::vector<double> validation,
                      double step_seconds) {
-  FinishedRun run{
-      optimizer,
-      {{"optimizer", optimizer}, {"final_loss", final_loss}, {"final_metric", 0.9}, {"rounds", 4}},
-      {}};
+  FinishedRun run{optimizer,
+                  {{"optimizer", optimizer},
+                   {"final_loss", final_loss},
+                   {"final_metric", 0.9},
+                   {"rounds", 4},
+                   {"seconds", step_seconds * static_cast<double>(validation.size())}},
+                  {}};
   for (std::size_t i = 0; i < validation.size(); ++i) {
     report::StepRecord record;
     record.step = static_cast<std::int64_t>(i) + 1;
@@ -60,6 +63,35 @@ TEST(Comparison, QualityIsTheAccuracyWhereThereIsOne) {
   }
   add_times_to_baseline(arms, runs, 0);
   EXPECT_EQ(arms[1]["steps_to_baseline"], 3) << "0.892 of 0.9, though the loss is 8 % higher";
+}
+
+TEST(Comparison, TellsWhenAnArmCameToATarget) {
+  std::vector<std::vector<FinishedRun>> runs = {{finished("adamw", 1, {3, 2, 1}, 10)},
+                                                {finished("quick", 1, {2, 1.5, 1}, 1)}};
+  json arms = json::array();
+  for (const auto& one : runs) arms.push_back(summarize_arm(one));
+  EXPECT_EQ(arms[0]["training_seconds"], 30.0);
+  add_times_to_target(arms, runs, {.loss = 1.6, .metric = {}});
+  EXPECT_EQ(arms[0]["steps_to_target"], 3);
+  EXPECT_EQ(arms[1]["seconds_to_target"], 2.0);
+  add_times_to_target(arms, runs, {.loss = 0.5, .metric = {}});
+  EXPECT_TRUE(arms[1]["seconds_to_target"].is_null()) << "an earlier target's time must not stay";
+  for (auto& one : runs) one.front().summary["metric"] = "accuracy";
+  add_times_to_target(arms, runs, {.loss = {}, .metric = 0.85});
+  EXPECT_EQ(arms[1]["steps_to_target"], 2);
+  for (auto& one : runs) one.front().summary["metric"] = "perplexity";
+  add_times_to_target(arms, runs, {.loss = {}, .metric = 0.75});
+  EXPECT_EQ(arms[0]["steps_to_target"], 1) << "a perplexity shall be low";
+}
+
+TEST(Target, IsANumberOrAShareAndFitsTheMetric) {
+  EXPECT_EQ(parse_target("1.25", "--target-loss"), 1.25);
+  EXPECT_DOUBLE_EQ(parse_target("84%", "--target-metric"), 0.84);
+  for (const char* bad : {"", "x", "84 percent", "-1", "nan"})
+    EXPECT_THROW(parse_target(bad, "--target-metric"), Error) << bad;
+  EXPECT_NO_THROW(check_target({.loss = {}, .metric = 0.84}, "accuracy"));
+  EXPECT_NO_THROW(check_target({.loss = {}, .metric = 84}, "perplexity"));
+  EXPECT_THROW(check_target({.loss = {}, .metric = 84}, "accuracy"), Error);
 }
 
 TEST(Gate, ComparesWithTheBaselineOrWithANumber) {

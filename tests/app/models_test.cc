@@ -323,7 +323,7 @@ TEST(Models, DataOfAnotherKindAreRefusedNamingWhatFits) {
   EXPECT_TRUE(says(refusal(named("gpt2"), kImages), {"images", "resnet8", "resnet20"}));
   EXPECT_TRUE(says(refusal(named("gpt2-mini"), kMasked), {"masked", "bert-mini"}));
   EXPECT_TRUE(says(refusal(named("gpt2-mini"), kSentences), {"classes", "bert-mini"}));
-  EXPECT_TRUE(says(refusal(named("bert-mini"), kText), {"before", "gpt2-mini"}));
+  EXPECT_TRUE(says(refusal(named("bert-mini"), kText), {"causal", "gpt2-mini"}));
 }
 
 TEST(Models, ImpossibleSizesAreRefusedSayingWhatIsPossible) {

@@ -103,6 +103,20 @@ TEST(RunConfig, ComesBackFromText) {
   EXPECT_EQ(back.model.dropout, 0.25);
 }
 
+TEST(RunConfig, KeysAreDescribedWithTheDefaultsThatTheyTake) {
+  const auto keys = describe_keys();
+  ASSERT_FALSE(keys.empty());
+  for (const KeyDescription& key : keys) {
+    SCOPED_TRACE(key.name);
+    EXPECT_FALSE(key.help.empty());
+    EXPECT_FALSE(key.allowed.empty());
+    for (const std::string_view column : {key.allowed, key.help})
+      EXPECT_EQ(column.find("  "), std::string_view::npos) << "columns are two spaces apart";
+    if (key.default_text == "unset") continue;
+    EXPECT_NO_THROW(with({{std::string(key.name), key.default_text}}));
+  }
+}
+
 TEST(RunConfig, WhatIsLeftOutComesFromTheTable) {
   const RunConfig config =
       resolved(with({{"run.model", "resnet20"}, {"run.optimizer", "adamw-bf16"}}));

@@ -296,6 +296,13 @@ class BadInput(Command):
                 self.refused(2, words, "train", "--data", "generated", "--out", self.folder / "a", *arguments)
         self.refused(2, ["resnet8"], "train", "--task", "text", "--data", "generated", "--model", "resnet8", "--out", self.folder / "b")
 
+    def test_every_key_is_listed_once(self):
+        lines = self.done("train", "--keys").splitlines()
+        names = [line.split()[0] for line in lines[1:]]
+        self.assertEqual(len(set(names)), len(names))
+        self.assertIn("run.steps", names)
+        self.assertTrue(all(len(re.split("  +", line)) == 5 for line in lines), lines)
+
     def test_missing_and_broken_data_are_named(self):
         text = self.folder / "short.txt"
         text.write_text("too short")
@@ -351,6 +358,39 @@ class Comparing(Command):
         self.assertIn("adamw-bf16", again)
         self.refused(6, ["zero-one-adam", "bits"], "compare", *TEXT, "--optimizers", "adamw,zero-one-adam,birder", "--steps", "6", "--seeds", "2",
                      "--out", out, "--resume", "--fail-if", "bits>0.1")
+
+    def test_equal_time_gives_each_arm_its_own_steps(self):
+        for before in [[], [MPIRUN, "-n", "2"]] if MPIRUN else [[]]:
+            with self.subTest(before=before):
+                out = self.folder / f"equal{len(before)}"
+                arguments = ["compare", *TEXT, "--optimizers", "adamw,birder", "--seconds", "2", "--emulate", "2mbit", "--threads", "1",
+                             "--target-loss", "5.5", "--out", out]
+                text = self.done(*arguments, before=before)
+                summary = json.loads((out / "summary.json").read_text())
+                self.assertEqual((summary["seconds_asked"], summary["steps"], summary["target_loss"]), (2, None, 5.5))
+                arms = {arm["optimizer"]: arm for arm in summary["arms"]}
+                self.assertGreater(arms["birder"]["steps"], 1.5 * arms["adamw"]["steps"])
+                for arm in arms.values():
+                    self.assertEqual(arm["steps"], arm["calibration"]["steps"])
+                    self.assertEqual(arm["config"]["run.steps"], str(arm["steps"]))
+                    self.assertTrue(0.3 < arm["training_seconds"] < 6, arm["training_seconds"])
+                    self.assertLessEqual({"seconds_to_target", "steps_to_target"}, arm.keys())
+                self.assertIn(summary["verdict"], text)
+                self.assertRegex(summary["verdict"], r"^In 2 s at 2 Mbit/s \S+ took [0-9,]+ steps? and reached a perplexity of .*")
+                self.assertIn(summary["verdict"], (out / "report.html").read_text())
+                self.assertIn("A validation loss of 5.5", text)
+        steps = {name: arm["steps"] for name, arm in arms.items()}
+        (out / "birder-seed1" / "summary.json").unlink()
+        self.done(*arguments, "--resume", before=before)
+        again = json.loads((out / "summary.json").read_text())
+        self.assertEqual({arm["optimizer"]: arm["steps"] for arm in again["arms"]}, steps)
+        self.refused(2, ["--seconds 2"], *[3 if a == "2" else a for a in arguments], "--resume", "--ranks", "2")
+
+    def test_equal_time_and_equal_steps_exclude_each_other(self):
+        self.refused(2, ["--seconds", "--steps"], "compare", *TEXT, "--seconds", "5", "--steps", "10", "--out", self.folder / "a")
+        self.refused(2, ["--seconds", "run.steps"], "compare", *TEXT, "--seconds", "5", "--set", "run.steps=10", "--out", self.folder / "a")
+        self.refused(2, ["--target-metric", "84%"], "compare", *TEXT, "--seconds", "5", "--target-metric", "good", "--out", self.folder / "a")
+        self.assertFalse((self.folder / "a").exists())
 
     def test_a_bad_gate_or_name_is_refused_before_anything_runs(self):
         self.refused(2, ["loss>+1%"], "compare", *TEXT, "--fail-if", "lost>1", "--out", self.folder / "a")

@@ -47,6 +47,7 @@ class FakeOptimizer : public Optimizer {
   const OptimizerConfig& config() const noexcept override { return settings; }
   const Model& model() const noexcept override { return model_; }
   Transport& transport() const noexcept override { return transport_; }
+  std::int64_t steps_taken() const noexcept override { return stats_.step; }
   const StepStats& stats() const noexcept override { return stats_; }
   const Totals& totals() const noexcept override { return totals_; }
   std::string describe() const override { return "a fake"; }

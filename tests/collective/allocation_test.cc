@@ -6,6 +6,7 @@
 #include <new>
 
 #include "laconic/core/buffer.h"
+#include "laconic/device/host.h"
 #include "tests/support/means.h"
 
 // A program of its own, because it counts what every thread of it allocates.
@@ -60,8 +61,8 @@ TEST_P(Allocation, IsCounted) {
 TEST_P(Allocation, ASteadyReduceDoesNone) {
   run([](Transport& world, const Nodes& nodes) {
     for (const std::size_t elements : {20011, 600001}) {
-      Pool pool(2);
-      const auto mean = make_mean(setting().config(elements), nodes, pool);
+      HostDevice device(2);
+      const auto mean = make_mean(setting().config(elements), nodes, device);
       auto values = values_of(world.rank(), 0, elements);
       for (int warm_up = 0; warm_up < 2; ++warm_up) mean->reduce(values);
       meet(world);

@@ -2,8 +2,9 @@
 
 #include <limits>
 
+#include "laconic/device/host.h"
+#include "tests/support/mean_simulation.h"
 #include "tests/support/means.h"
-#include "tests/support/one_bit_simulation.h"
 
 namespace laconic::testing {
 namespace {
@@ -12,13 +13,12 @@ constexpr std::size_t kElements = 20011;
 
 class BadBlocks : public MeanTest {
  protected:
-  static OneBitSimulation simulation() {
-    return {setting().nodes(), setting().per_node, kElements, setting().sort.config.scale_block,
-            setting().sort.config.scale_norm};
+  static MeanSimulation simulation() {
+    return {setting().nodes(), setting().per_node, setting().config(kElements)};
   }
 };
 
-void fill_block(std::vector<float>& values, const OneBitSimulation::Block& block, float value) {
+void fill_block(std::vector<float>& values, const MeanSimulation::Block& block, float value) {
   std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(block.begin), block.count, value);
 }
 
@@ -38,8 +38,8 @@ TEST_P(BadBlocks, AreZeroOnTheirRankAloneAndCountOnce) {
   }
   run([&](Transport& world, const Nodes& nodes) {
     for (const float bad : kBad) {
-      Pool pool(2);
-      const auto mean = make_mean(setting().config(kElements), nodes, pool);
+      HostDevice device(2);
+      const auto mean = make_mean(setting().config(kElements), nodes, device);
       for (std::size_t exchange = 0; exchange < wanted.size(); ++exchange) {
         auto values = values_of(world.rank(), static_cast<int>(exchange), kElements);
         if (exchange == 2 && world.rank() == culprit) values[block.begin + block.count / 2] = bad;
@@ -64,8 +64,8 @@ TEST_P(BadBlocks, AskForWhatStandsForThem) {
     wanted.push_back(simulated.exchange(all));
   }
   run([&](Transport& world, const Nodes& nodes) {
-    Pool pool(1);
-    const auto mean = make_mean(setting().config(kElements), nodes, pool);
+    HostDevice device(1);
+    const auto mean = make_mean(setting().config(kElements), nodes, device);
     for (int exchange = 0; exchange < 3; ++exchange) {
       const auto values = values_of(world.rank(), exchange, kElements);
       std::vector<float> result(kElements);
@@ -99,8 +99,8 @@ TEST_P(BadBlocks, AskForWhatStandsForThem) {
 
 TEST_P(BadBlocks, AllOfThemBadIsSilenceAndNotTheEnd) {
   run([](Transport& world, const Nodes& nodes) {
-    Pool pool(1);
-    const auto mean = make_mean(setting().config(kElements), nodes, pool);
+    HostDevice device(1);
+    const auto mean = make_mean(setting().config(kElements), nodes, device);
     std::vector<float> values(kElements, std::numeric_limits<float>::quiet_NaN());
     mean->reduce(values);
     for (const float value : values) ASSERT_EQ(value, 0);
@@ -114,7 +114,8 @@ TEST_P(BadBlocks, AllOfThemBadIsSilenceAndNotTheEnd) {
 
 std::vector<Setting> coding_settings() {
   auto all = settings(one_bit_sorts());
-  std::erase_if(all, [](const Setting& setting) { return !setting.codes_one_bit(); });
+  for (const Setting& more : settings(integer_sorts())) all.push_back(more);
+  std::erase_if(all, [](const Setting& setting) { return !setting.codes(); });
   return all;
 }
 
@@ -128,11 +129,11 @@ TEST_P(BadBlocksOfOneNode, AreZeroOnTheirRankAlone) {
   if (ranks == 1) GTEST_SKIP() << "one rank is flat";
   run_ranks(ranks, [](Transport& world) {
     const Nodes nodes = make_nodes(world, world.size());
-    Pool pool(1);
-    const OneBitSimulation layout(1, world.size(), kElements, GetParam(), kernels::Norm::kL2);
+    HostDevice device(1);
+    const MeanSimulation layout(1, world.size(), kElements, GetParam(), kernels::Norm::kL2);
     const auto block = layout.blocks().back();
-    const auto mean = make_mean({.elements = kElements, .scale_block = GetParam()}, nodes, pool);
-    const auto dense = make_mean({.codec = "fp32", .elements = kElements}, nodes, pool);
+    const auto mean = make_mean({.elements = kElements, .scale_block = GetParam()}, nodes, device);
+    const auto dense = make_mean({.codec = "fp32", .elements = kElements}, nodes, device);
     auto values = values_of(world.rank(), 0, kElements), wanted = values;
     if (world.rank() == 1) {
       values[block.begin] = std::numeric_limits<float>::quiet_NaN();

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "laconic/device/host.h"
 #include "tests/support/means.h"
 #include "tests/support/thrown.h"
 
@@ -13,9 +14,9 @@ class BadInput : public ::testing::TestWithParam<int> {
                              const std::vector<std::string>& words) {
     run_ranks(GetParam(), [&](Transport& world) {
       const Nodes nodes = make_nodes(world, kFlat);
-      Pool pool(1);
+      HostDevice device(1);
       const bool last = world.rank() == world.size() - 1;
-      expect_says(thrown([&] { make_mean(last ? of_last : config, nodes, pool); }),
+      expect_says(thrown([&] { make_mean(last ? of_last : config, nodes, device); }),
                   Code::kInvalidArgument, words);
     });
   }
@@ -39,6 +40,9 @@ TEST_P(BadInput, EverythingElseThatDiffersIsToldToo) {
                  {"scale block", "256", "4096"});
   expect_refusal(config, with([](auto& c) { c.codec = "fp32"; }), {"codec", "fp32", "sign"});
   expect_refusal(config, with([](auto& c) { c.feedback = Feedback::kNone; }), {"feedback"});
+  expect_refusal(config, with([](auto& c) { c.quant_block = 512; }), {"integer", "512", "256"});
+  expect_refusal(config, with([](auto& c) { c.feedback = Feedback::kEma; }), {"ema", "full"});
+  expect_refusal(config, with([](auto& c) { c.feedback_reset = 9; }), {"feedback", "9", "1024"});
   expect_refusal(config, with([](auto& c) { c.scale_norm = kernels::Norm::kL1; }), {"norm"});
   expect_refusal(config, with([](auto& c) { c.form = RandomForm::kCount; }), {"form"});
   expect_refusal(config, with([](auto& c) { c.seed = 99; }), {"seed", "99", "3"});
@@ -57,6 +61,11 @@ TEST_P(BadInput, WhatMakesNoSenseIsRefusedWithTheRemedy) {
   expect({.elements = 1000, .pending = pending}, {"999", "1000"});
   expect({.codec = "random-sign", .elements = 999, .pending = pending}, {"pending"});
   expect({.elements = 999, .feedback = Feedback::kNone, .pending = pending}, {"pending"});
+  expect({.codec = "int4", .elements = 999, .quant_block = 100}, {"100", "multiple of 64"});
+  expect({.codec = "int4", .elements = 999, .quant_block = 0}, {"multiple of 64"});
+  expect({.elements = 999, .feedback = Feedback::kEma, .pending = pending}, {"pending"});
+  expect({.elements = 999, .feedback_beta = 1}, {"beta", "[0, 1)"});
+  expect({.elements = 999, .feedback_decay = -1}, {"decay", "[0, 1]"});
   expect({.codec = "int3", .elements = 999}, {"int3", "fp32", "bf16", "sign", "random-sign"});
   expect({.elements = (std::size_t{1} << 32) + 5}, {"4294967301", "2^32"});
 }
@@ -64,8 +73,8 @@ TEST_P(BadInput, WhatMakesNoSenseIsRefusedWithTheRemedy) {
 TEST_P(BadInput, ASpanOfTheWrongLengthIsRefusedAndChangesNothing) {
   run_ranks(GetParam(), [](Transport& world) {
     const Nodes nodes = make_nodes(world, kFlat);
-    Pool pool(1);
-    const auto mean = make_mean({.elements = 100}, nodes, pool);
+    HostDevice device(1);
+    const auto mean = make_mean({.elements = 100}, nodes, device);
     for (const std::size_t wrong : {0, 99, 101}) {
       std::vector<float> values(wrong, 3.0F);
       expect_says(thrown([&] { mean->reduce(values); }), Code::kInvalidArgument,

@@ -1,7 +1,8 @@
 #include <gtest/gtest.h>
 
+#include "laconic/device/host.h"
+#include "tests/support/mean_simulation.h"
 #include "tests/support/means.h"
-#include "tests/support/one_bit_simulation.h"
 
 namespace laconic::testing {
 namespace {
@@ -12,8 +13,8 @@ class MeanSuite : public MeanTest {
   // The hashes of a few reduces, one after another.
   static std::vector<std::uint64_t> hashes(const Nodes& nodes, std::size_t elements, int threads,
                                            int exchanges = 3) {
-    Pool pool(threads);
-    const auto mean = make_mean(setting().config(elements), nodes, pool);
+    HostDevice device(threads);
+    const auto mean = make_mean(setting().config(elements), nodes, device);
     std::vector<std::uint64_t> all;
     for (int exchange = 0; exchange < exchanges; ++exchange) {
       auto values = values_of(nodes.world->rank(), exchange, elements);
@@ -26,8 +27,8 @@ class MeanSuite : public MeanTest {
 
 void expect_same_bytes(const Setting& setting, Transport& world, const Nodes& nodes,
                        std::size_t elements, int exchanges) {
-  Pool pool(1);
-  const auto mean = make_mean(setting.config(elements), nodes, pool);
+  HostDevice device(1);
+  const auto mean = make_mean(setting.config(elements), nodes, device);
   EXPECT_EQ(mean->elements(), elements);
   for (int exchange = 0; exchange < exchanges; ++exchange) {
     auto values = values_of(world.rank(), exchange, elements);
@@ -76,9 +77,9 @@ TEST_P(MeanSuite, SlicesDoNotDependOnThreads) {
 TEST_P(MeanSuite, ExchangeTakesEveryElementOnceAndEqualsReduce) {
   static constexpr std::size_t kElements = 20011;
   run([](Transport& world, const Nodes& nodes) {
-    Pool pool(2);
-    const auto mean = make_mean(setting().config(kElements), nodes, pool);
-    const auto other = make_mean(setting().config(kElements), nodes, pool);
+    HostDevice device(2);
+    const auto mean = make_mean(setting().config(kElements), nodes, device);
+    const auto other = make_mean(setting().config(kElements), nodes, device);
     for (int exchange = 0; exchange < 2; ++exchange) {
       const auto values = values_of(world.rank(), exchange, kElements);
       std::vector<int> filled(kElements), taken(kElements);
@@ -86,7 +87,7 @@ TEST_P(MeanSuite, ExchangeTakesEveryElementOnceAndEqualsReduce) {
       mean->exchange(
           [&](Tile& tile) {
             EXPECT_FALSE(tile.fallback);
-            EXPECT_LE(tile.count, Mean::kTile);
+            EXPECT_LE(tile.count, kTile);
             EXPECT_LE(tile.begin + tile.count, kElements);
             for (std::size_t k = 0; k < tile.count; ++k) {
               ++filled[tile.begin + k];
@@ -95,7 +96,7 @@ TEST_P(MeanSuite, ExchangeTakesEveryElementOnceAndEqualsReduce) {
             return true;
           },
           [&](std::size_t begin, std::span<const float> part) {
-            EXPECT_LE(part.size(), Mean::kTile);
+            EXPECT_LE(part.size(), kTile);
             for (std::size_t k = 0; k < part.size(); ++k) {
               ++taken[begin + k];
               result[begin + k] = part[k];
@@ -113,8 +114,8 @@ TEST_P(MeanSuite, ExchangeTakesEveryElementOnceAndEqualsReduce) {
 
 TEST_P(MeanSuite, AMeanOutlivesManyExchanges) {
   run([](Transport& world, const Nodes& nodes) {
-    Pool pool(1);
-    const auto mean = make_mean(setting().config(193), nodes, pool);
+    HostDevice device(1);
+    const auto mean = make_mean(setting().config(193), nodes, device);
     for (int exchange = 0; exchange < 150; ++exchange) {
       auto values = values_of(world.rank(), exchange, 193);
       mean->reduce(values);
@@ -127,14 +128,14 @@ TEST_P(MeanSuite, AMeanOutlivesManyExchanges) {
 
 TEST_P(MeanSuite, BlocksCoverTheVectorFromTheBeginningOfChunks) {
   run([](Transport&, const Nodes& nodes) {
-    Pool pool(1);
+    HostDevice device(1);
     for (const std::size_t elements : {0, 1, 4096, 40009}) {
-      const auto begins = make_mean(setting().config(elements), nodes, pool)->blocks();
-      const std::size_t block = setting().sort.one_bit() ? setting().sort.config.scale_block : 4096;
+      const auto begins = make_mean(setting().config(elements), nodes, device)->blocks();
+      const std::size_t block = setting().sort.lossy() ? setting().sort.block() : 4096;
       const bool dealt =
           setting().sort.random() && setting().sort.config.form == RandomForm::kSingleRound;
-      const OneBitSimulation layout(dealt ? 1 : setting().nodes(), dealt ? 1 : setting().per_node,
-                                    elements, block, kernels::Norm::kL2);
+      const MeanSimulation layout(dealt ? 1 : setting().nodes(), dealt ? 1 : setting().per_node,
+                                  elements, block, kernels::Norm::kL2);
       std::vector<std::size_t> wanted;
       for (const auto& one : layout.blocks()) wanted.push_back(one.begin);
       EXPECT_EQ(begins, wanted) << elements << " elements";
@@ -145,11 +146,13 @@ TEST_P(MeanSuite, BlocksCoverTheVectorFromTheBeginningOfChunks) {
 TEST_P(MeanSuite, DescribeSaysWhatRuns) {
   if (!setting().exchanges()) GTEST_SKIP() << "nothing runs";
   run([](Transport&, const Nodes& nodes) {
-    Pool pool(1);
-    const std::string says = make_mean(setting().config(100), nodes, pool)->describe();
-    const char* kind = setting().codes_one_bit() ? "one-bit"
-                       : setting().sort.random() ? "random-sign"
-                                                 : "dense";
+    HostDevice device(1);
+    const std::string says = make_mean(setting().config(100), nodes, device)->describe();
+    const std::string codec = setting().sort.config.codec;
+    const std::string kind = setting().sort.random() ? "random-sign"
+                             : !setting().codes()    ? "dense"
+                             : codec == "sign"       ? "one-bit"
+                                                     : codec;
     EXPECT_EQ(says.find(kind), 0) << says;
     const std::string place =
         setting().flat() ? fmt::format("{} ranks", setting().ranks)

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "laconic/collective/layout.h"
+#include "laconic/device/host.h"
 #include "laconic/transport/metered.h"
 #include "tests/support/means.h"
 
@@ -12,7 +13,7 @@ std::uint64_t length_of_part(std::uint64_t elements, int parts) {
   return ceil_div(ceil_div(elements, static_cast<std::uint64_t>(parts)), 64) * 64;
 }
 
-// Bytes and rounds as docs/algorithms.md gives them.
+// Bytes and rounds as docs/explanation/algorithms.md gives them.
 class MeanCost : public MeanTest {
  protected:
   // What one reduce sends.
@@ -20,8 +21,8 @@ class MeanCost : public MeanTest {
     Traffic traffic;
     const auto metered = make_metered(world, traffic, setting().per_node);
     const Nodes nodes = make_nodes(*metered, setting().per_node);
-    Pool pool(1);
-    const auto mean = make_mean(setting().config(elements), nodes, pool);
+    HostDevice device(1);
+    const auto mean = make_mean(setting().config(elements), nodes, device);
     auto values = values_of(world.rank(), 0, elements);
     traffic = {};
     mean->reduce(values);
@@ -36,8 +37,9 @@ class MeanCost : public MeanTest {
   static std::uint64_t coded(std::uint64_t c, std::uint64_t slices) {
     const MeanConfig& config = setting().sort.config;
     if (setting().sort.random()) return c / 8 + ceil_div(c, 512) + 16 * slices;
-    if (setting().codes_one_bit())
-      return c / 8 + 4 * (config.scale_block == 0 ? 1 : ceil_div(c, config.scale_block)) +
+    if (setting().codes())
+      return c * setting().sort.bits() / 8 +
+             4 * (setting().sort.block() == 0 ? 1 : ceil_div(c, setting().sort.block())) +
              16 * slices;
     return (config.codec == "bf16" ? 2 : 4) * c;
   }
@@ -73,11 +75,11 @@ TEST_P(MeanCost, BytesAndRoundsAreWhatTheFormulasSay) {
       const std::uint64_t c =
           length_of_part(std::min<std::uint64_t>(elements, shard), setting().nodes());
       const std::uint64_t slices = traffic[Kind::kAllGather].exchanges / (setting().flat() ? 1 : 2);
-      if (setting().codes_one_bit()) {
-        const Layout layout(elements, setting().per_node, setting().nodes(),
-                            setting().sort.config.scale_block, std::size_t{8} << 20);
+      if (setting().codes()) {
+        const Layout layout(elements, setting().per_node, setting().nodes(), setting().sort.block(),
+                            std::size_t{8} << 20);
         EXPECT_EQ(slices, layout.slices());
-        EXPECT_EQ(slices > 1, elements == 700001 && setting().sort.config.scale_block != 0);
+        EXPECT_EQ(slices > 1, elements == 700001 && setting().sort.block() != 0);
       }
       EXPECT_EQ(traffic[Kind::kAllToAll].bytes_between, (nodes - 1) * coded(c, slices));
       EXPECT_EQ(traffic[Kind::kAllGather].bytes_between, (nodes - 1) * served(c, slices));
@@ -119,15 +121,16 @@ TEST_P(MeanCost, NothingIsSentForNothing) {
 // Section by section of the table, for a length that divides: what is beyond it are scales and
 // headers.
 TEST_P(MeanCost, TheHierarchySendsWhatItsTableSays) {
-  if (setting().flat() || !setting().codes_one_bit()) GTEST_SKIP() << "one-bit hierarchies only";
+  if (setting().flat() || !setting().codes()) GTEST_SKIP() << "coded hierarchies only";
   static constexpr std::uint64_t kElements = 1 << 17;
   const auto nodes = static_cast<std::uint64_t>(setting().nodes());
   const auto local = static_cast<std::uint64_t>(setting().per_node);
   run_ranks(setting().ranks, [&](Transport& world) {
     const Traffic traffic = traffic_of(world, kElements);
     EXPECT_EQ(traffic[Kind::kAllToAll].bytes_inside, 4 * kElements * (local - 1) / local);
-    const std::uint64_t between = (nodes - 1) * kElements / nodes / (8 * local);
-    const std::uint64_t inside = (local - 1) * kElements / local / 8;
+    const std::uint64_t between =
+        (nodes - 1) * kElements / nodes * setting().sort.bits() / (8 * local);
+    const std::uint64_t inside = (local - 1) * kElements / local * setting().sort.bits() / 8;
     const auto expect_just_above = [](std::uint64_t has, std::uint64_t wanted) {
       EXPECT_GE(has, wanted);
       EXPECT_LE(has, wanted + wanted / 8 + 256);
@@ -151,7 +154,7 @@ TEST_P(MeanCost, DenseSendsAsARingDoes) {
 }
 
 TEST_P(MeanCost, NodesHalveWhatLeavesThemInTheAllToAll) {
-  if (setting().nodes() != 2 || setting().per_node != 2 || !setting().codes_one_bit())
+  if (setting().nodes() != 2 || setting().per_node != 2 || !setting().codes())
     GTEST_SKIP() << "two nodes of two";
   run_ranks(4, [&](Transport& world) {
     static constexpr std::size_t kElements = 50021;
@@ -159,8 +162,8 @@ TEST_P(MeanCost, NodesHalveWhatLeavesThemInTheAllToAll) {
     Traffic flat;
     const auto metered = make_metered(world, flat, 2);
     const Nodes nodes = make_nodes(*metered, kFlat);
-    Pool pool(1);
-    const auto mean = make_mean(setting().config(kElements), nodes, pool);
+    HostDevice device(1);
+    const auto mean = make_mean(setting().config(kElements), nodes, device);
     auto values = values_of(world.rank(), 0, kElements);
     flat = {};
     mean->reduce(values);

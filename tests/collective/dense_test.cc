@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "laconic/device/host.h"
 #include "laconic/kernels/reference.h"
 #include "tests/support/means.h"
 
@@ -13,9 +14,9 @@ class DenseMean : public MeanTest {
   static constexpr std::size_t kElements = 30011;
 
   static std::vector<float> reduce(Transport& world, const Nodes& nodes) {
-    Pool pool(1);
+    HostDevice device(1);
     auto values = values_of(world.rank(), 0, kElements);
-    make_mean(setting().config(kElements), nodes, pool)->reduce(values);
+    make_mean(setting().config(kElements), nodes, device)->reduce(values);
     return values;
   }
 };
@@ -48,8 +49,8 @@ TEST_P(DenseMean, IsTheSumInRankOrderOverTheRanks) {
 
 TEST_P(DenseMean, SpreadsWhatIsNotFiniteAndKeepsTheRest) {
   run([](Transport& world, const Nodes& nodes) {
-    Pool pool(1);
-    const auto mean = make_mean(setting().config(kElements), nodes, pool);
+    HostDevice device(1);
+    const auto mean = make_mean(setting().config(kElements), nodes, device);
     auto good = values_of(world.rank(), 0, kElements), bad = good;
     if (world.rank() == 0) bad[5000] = std::numeric_limits<float>::quiet_NaN();
     mean->reduce(good);
@@ -63,8 +64,8 @@ TEST_P(DenseMean, SpreadsWhatIsNotFiniteAndKeepsTheRest) {
 
 TEST_P(DenseMean, HasNoState) {
   run([](Transport&, const Nodes& nodes) {
-    Pool pool(1);
-    EXPECT_TRUE(make_mean(setting().config(100), nodes, pool)->state().empty());
+    HostDevice device(1);
+    EXPECT_TRUE(make_mean(setting().config(100), nodes, device)->state().empty());
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "laconic/device/host.h"
 #include "laconic/transport/faulty.h"
 #include "tests/support/means.h"
 #include "tests/support/short_transport.h"
@@ -30,8 +31,8 @@ class MeanFaults : public MeanTest {
     bool armed = false;
     const auto faulty = make_faulty(world, faults(armed));
     const Nodes nodes = make_nodes(*faulty, setting().per_node);
-    Pool pool(1);
-    const auto mean = make_mean(setting().config(kElements), nodes, pool);
+    HostDevice device(1);
+    const auto mean = make_mean(setting().config(kElements), nodes, device);
     for (int exchange = 0; exchange < 2; ++exchange) {
       auto values = values_of(world.rank(), exchange, kElements);
       mean->reduce(values);
@@ -43,7 +44,7 @@ class MeanFaults : public MeanTest {
 };
 
 TEST_P(MeanFaults, AFlippedBitIsCorruptWhereItArrivesAndEndsTheOthers) {
-  if (!setting().sort.random() && !setting().codes_one_bit())
+  if (!setting().sort.random() && !setting().codes())
     GTEST_SKIP() << "whole floats have no checksum";
   std::atomic<int> seen = 0;
   run_ranks(
@@ -83,8 +84,8 @@ TEST_P(MeanFaults, BlocksThatArriveTooShortAreCorruptAndNotRead) {
         bool armed = false;
         ShortTransport broken(world, &armed);
         const Nodes nodes = make_nodes(broken, setting().per_node);
-        Pool pool(1);
-        const auto mean = make_mean(setting().config(kElements), nodes, pool);
+        HostDevice device(1);
+        const auto mean = make_mean(setting().config(kElements), nodes, device);
         auto values = values_of(world.rank(), 0, kElements);
         mean->reduce(values);
         armed = world.rank() == world.size() - 1;

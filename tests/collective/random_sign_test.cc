@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "laconic/device/host.h"
 #include "tests/support/means.h"
 #include "tests/support/random_sign_simulation.h"
 
@@ -22,8 +23,8 @@ class RandomSignMean : public MeanTest {
   static bool counts() { return form() == RandomForm::kCount; }
   static bool single_round() { return form() == RandomForm::kSingleRound; }
 
-  static std::unique_ptr<Mean> make(const Nodes& nodes, Pool& pool) {
-    return make_mean(setting().config(kElements), nodes, pool);
+  static std::unique_ptr<Mean> make(const Nodes& nodes, Device& device) {
+    return make_mean(setting().config(kElements), nodes, device);
   }
 
   // Mean and variance over `elements` of one exchange with value(k) and active(word) on this rank.
@@ -72,8 +73,8 @@ double mean_of_u(int first, int ranks) {
 
 TEST_P(RandomSignMean, PlusOneHasTheProbabilityOfTheMean) {
   run([](Transport& world, const Nodes& nodes) {
-    Pool pool(1);
-    const auto mean = make(nodes, pool);
+    HostDevice device(1);
+    const auto mean = make(nodes, device);
     const float u = u_of(world.rank());
     const auto result = exchange(
         *mean, 11, [u](std::size_t) { return u; }, always);
@@ -88,8 +89,8 @@ TEST_P(RandomSignMean, PlusOneHasTheProbabilityOfTheMean) {
 
 TEST_P(RandomSignMean, ElementsOfDifferentValueHaveTheirOwnProbability) {
   run([](Transport& world, const Nodes& nodes) {
-    Pool pool(1);
-    const auto mean = make(nodes, pool);
+    HostDevice device(1);
+    const auto mean = make(nodes, device);
     const auto value = [&](std::size_t k) {
       return u_of((world.rank() + static_cast<int>(k)) % 8);
     };
@@ -112,8 +113,8 @@ TEST_P(RandomSignMean, ElementsOfDifferentValueHaveTheirOwnProbability) {
 
 TEST_P(RandomSignMean, CertaintyStaysCertain) {
   run([](Transport&, const Nodes& nodes) {
-    Pool pool(1);
-    const auto mean = make(nodes, pool);
+    HostDevice device(1);
+    const auto mean = make(nodes, device);
     for (const float u : {1.0F, -1.0F}) {
       const auto result = exchange(
           *mean, 4, [u](std::size_t) { return u; }, always);
@@ -124,8 +125,8 @@ TEST_P(RandomSignMean, CertaintyStaysCertain) {
 
 TEST_P(RandomSignMean, BoundsDivideTheValues) {
   run([](Transport&, const Nodes& nodes) {
-    Pool pool(1);
-    const auto mean = make(nodes, pool);
+    HostDevice device(1);
+    const auto mean = make(nodes, device);
     const std::vector<float> values(kElements, -0.02F), bounds(kElements, 0.04F);
     std::vector<float> result(kElements);
     mean->exchange(
@@ -145,10 +146,10 @@ TEST_P(RandomSignMean, BoundsDivideTheValues) {
 TEST_P(RandomSignMean, CountsHaveVoicesTimesLessVariance) {
   if (!counts()) GTEST_SKIP() << "counts only";
   run([](Transport& world, const Nodes& nodes) {
-    Pool pool(1);
+    HostDevice device(1);
     const float u = u_of(world.rank());
     const auto result = exchange(
-        *make(nodes, pool), 11, [u](std::size_t) { return u; }, always);
+        *make(nodes, device), 11, [u](std::size_t) { return u; }, always);
     double variance = 0;
     for (int node = 0; node < setting().nodes(); ++node) {
       const double of_node = mean_of_u(node * setting().per_node, setting().per_node);
@@ -162,8 +163,8 @@ TEST_P(RandomSignMean, CountsHaveVoicesTimesLessVariance) {
 
 TEST_P(RandomSignMean, WordsThatAreZeroEverywhereRest) {
   run([](Transport& world, const Nodes& nodes) {
-    Pool pool(1);
-    const auto mean = make(nodes, pool);
+    HostDevice device(1);
+    const auto mean = make(nodes, device);
     std::vector<float> values(kElements);
     for (std::size_t k = 0; k < kElements; ++k)
       if (k / 64 % 5 == 2) values[k] = k % 64 == 7 ? u_of(world.rank()) + 0.01F : 0.0F;
@@ -180,11 +181,11 @@ TEST_P(RandomSignMean, WordsThatAreZeroEverywhereRest) {
 // word moves when its rank is the active one.
 TEST_P(RandomSignMean, AWordIsAveragedOverTheRanksOnWhichItIsActive) {
   run([](Transport& world, const Nodes& nodes) {
-    Pool pool(1);
+    HostDevice device(1);
     const auto ranks = static_cast<std::size_t>(world.size());
     const auto me = static_cast<std::size_t>(world.rank());
     const auto result = exchange(
-        *make(nodes, pool), 6,
+        *make(nodes, device), 6,
         [&](std::size_t k) { return (k / 64 % ranks == me) == (k % 2 == 0) ? 1.0F : -1.0F; },
         [&](std::size_t w) { return w % ranks == me; });
     double moved = 0;
@@ -204,10 +205,10 @@ TEST_P(RandomSignMean, TwoActiveRanksShareAWord) {
   if (single_round() || setting().ranks < 3 || !setting().flat())
     GTEST_SKIP() << "flat, of three ranks or more";
   run([](Transport& world, const Nodes& nodes) {
-    Pool pool(1);
+    HostDevice device(1);
     const float u = world.rank() == 0 ? 0.5F : world.rank() == 1 ? 0.25F : -1.0F;
     const auto result = exchange(
-        *make(nodes, pool), 6, [&](std::size_t) { return u; },
+        *make(nodes, device), 6, [&](std::size_t) { return u; },
         [&](std::size_t) { return world.rank() < 2; });
     EXPECT_NEAR(moments(result).mean, 0.375, 5 / std::sqrt(static_cast<double>(kElements)));
   });
@@ -215,12 +216,12 @@ TEST_P(RandomSignMean, TwoActiveRanksShareAWord) {
 
 TEST_P(RandomSignMean, StepsSeedsAndBucketsDrawAnew) {
   run([](Transport&, const Nodes& nodes) {
-    Pool pool(1);
+    HostDevice device(1);
     const auto drawn = [&](std::uint32_t seed, std::uint32_t bucket, std::uint64_t step) {
       auto config = setting().config(kElements);
       config.seed = seed;
       config.bucket = bucket;
-      const auto mean = make_mean(config, nodes, pool);
+      const auto mean = make_mean(config, nodes, device);
       return exchange(
           *mean, step, [](std::size_t) { return 0.0F; }, always);
     };
@@ -237,8 +238,8 @@ TEST_P(RandomSignMean, StepsSeedsAndBucketsDrawAnew) {
 
 TEST_P(RandomSignMean, WhatIsNotFiniteRests) {
   run([](Transport& world, const Nodes& nodes) {
-    Pool pool(1);
-    const auto mean = make(nodes, pool);
+    HostDevice device(1);
+    const auto mean = make(nodes, device);
     std::vector<float> values(kElements, 0.5F);
     values[70] = std::numeric_limits<float>::quiet_NaN();
     mean->reduce(values);
@@ -253,9 +254,9 @@ TEST_P(RandomSignMean, AgreesBitForBitWithPlainLoops) {
   if (!setting().flat()) GTEST_SKIP() << "the plain loops are of flat ranks";
   run([](Transport& world, const Nodes& nodes) {
     for (const std::size_t elements : {std::size_t{1}, std::size_t{65}, std::size_t{20011}}) {
-      Pool pool(1);
+      HostDevice device(1);
       const auto config = setting().config(elements);
-      const auto mean = make_mean(config, nodes, pool);
+      const auto mean = make_mean(config, nodes, device);
       const RandomSignSimulation simulation(setting().ranks, config);
       for (int exchange = 0; exchange < 3; ++exchange) {
         auto all = values_of_all(setting().ranks, exchange, elements);

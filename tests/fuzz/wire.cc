@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "laconic/collective/mean.h"
+#include "laconic/device/host.h"
 #include "tests/fuzz/hostile_transport.h"
 
 using namespace laconic;
@@ -12,9 +13,14 @@ constexpr int kRanks = 4;
 
 MeanConfig config_of(fuzz::Input& input) {
   MeanConfig config;
-  const unsigned kind = input.byte() % 8;
-  config.codec = kind == 0 ? "fp32" : kind == 1 ? "bf16" : kind < 5 ? "sign" : "random-sign";
+  static constexpr const char* kCodecs[] = {"fp32", "bf16",        "sign",        "sign",
+                                            "sign", "random-sign", "random-sign", "random-sign",
+                                            "int8", "int4",        "int2",        "int4"};
+  const unsigned kind = input.byte() % std::size(kCodecs);
+  config.codec = kCodecs[kind];
   config.scale_block = kind == 2 ? 64 : kind == 3 ? 0 : 4096;
+  config.quant_block = kind == 11 ? 64 : 256;
+  config.feedback = kind == 11 ? Feedback::kNone : Feedback::kFull;
   config.scale_norm = kind == 4 ? kernels::Norm::kL1 : kernels::Norm::kL2;
   config.form = kind == 5   ? RandomForm::kTwoRound
                 : kind == 6 ? RandomForm::kSingleRound
@@ -31,9 +37,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const unsigned place = input.byte();
   fuzz::HostileTransport::Group group{&input, true, place % 2 == 0 ? 1 : 2};
   fuzz::HostileTransport world(group, static_cast<int>(place / 2 % kRanks), kRanks);
-  Pool pool(1);
+  HostDevice device(1);
   const Nodes nodes = make_nodes(world, group.per_node);
-  const auto mean = make_mean(config, nodes, pool);
+  const auto mean = make_mean(config, nodes, device);
   group.honest = false;
   std::vector<float> values(config.elements);
   for (std::size_t k = 0; k < values.size(); ++k) values[k] = static_cast<float>(k % 7) - 3;

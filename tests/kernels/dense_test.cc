@@ -26,6 +26,14 @@ Array<std::uint16_t> bf16_output(Case& one) {
   return out;
 }
 
+TEST_P(DenseKernels, BlendEqualsTheReference) {
+  for_each_case([](Case& one) {
+    const auto r = one.floats(), e = one.floats(), live = one.live();
+    expect_same(blend, reference::blend, 0.8F, r, nullptr, one.count(), e);
+    expect_same(blend, reference::blend, 0.8F, r, live, one.count(), e);
+  });
+}
+
 TEST_P(DenseKernels, AddEqualsTheReference) {
   for_each_case([](Case& one) {
     const auto a = one.floats(), acc = one.floats();

@@ -19,6 +19,7 @@ using testing::Array;
 using testing::Arrays;
 using testing::Case;
 using testing::CodedArray;
+using testing::IntegersArray;
 using testing::Kind;
 using testing::Side;
 
@@ -99,6 +100,10 @@ class Golden {
     return fmt::format("{{\"scale\": {}, \"bits\": {}}}", json(side, coded.scale),
                        json(side, coded.bits));
   }
+  std::string json(Side& side, const IntegersArray& from) {
+    return fmt::format("{{\"scale\": {}, \"codes\": {}}}", json(side, from.scale),
+                       json(side, from.codes));
+  }
   template <typename T>
   std::string json(Side& side, const std::vector<T>& arrays) {
     std::string text;
@@ -176,9 +181,46 @@ void record_sign(Golden& golden, Case& one, Norm norm) {
   golden.record(LACONIC_BOTH(count_live, "live", "count"), live, one.count());
 }
 
+void record_integers(Golden& golden, Case& one, int bits) {
+  const auto a = one.floats(), e = one.floats(), live = one.live(), out = one.floats();
+  const auto p = one.finite();
+  const std::size_t n = one.count(), bytes = one.words() * 8 * static_cast<std::size_t>(bits);
+  const Array<Lanes> none{{Lanes{}}};
+  Lanes lanes;
+  std::vector<float> same(n);
+  reference::measure_largest(p.values.data(), nullptr, nullptr, n, same.data(), lanes);
+  golden.record(LACONIC_BOTH(largest_of, "lanes"), Array<Lanes>{{lanes}});
+  const float scale = integer_scale(reference::largest_of(lanes), bits);
+  const float smaller = integer_scale(reference::largest_of(lanes) / 2, bits);
+  const auto codes = one.bytes(bytes);
+  golden.record(
+      LACONIC_BOTH(to_integers, "p", "live", "count", "bits", "scale", "gain", "e", "codes"), p,
+      nullptr, n, bits, scale, 1.0F, out, codes);
+  golden.record(
+      LACONIC_BOTH(to_integers, "p", "live", "count", "bits", "scale", "gain", "e", "codes"), p,
+      live, n, bits, smaller, 3.0F, out, codes);
+  std::vector<IntegersArray> from;
+  for (const float s : {0.25F, 0.75F, 0.3F}) from.push_back({s, one.bytes(bytes)});
+  const auto go = [&](const auto& residual, const auto& mask) {
+    golden.record(LACONIC_BOTH(measure_largest, "a", "e", "live", "count", "p", "lanes"), a,
+                  residual, mask, n, out, none);
+    golden.record(LACONIC_BOTH(sum_integers, "from_", "ranks", "bits", "factor", "e", "live",
+                               "count", "q", "lanes"),
+                  from, 3, bits, 1.0F / 3.0F, residual, mask, n, out, none);
+  };
+  go(e, live);
+  go(nullptr, nullptr);
+  golden.record(LACONIC_BOTH(from_integers, "from_", "bits", "count", "out"), from[0], bits, n,
+                out);
+}
+
 void record_dense(Golden& golden, Case& one) {
   const auto a = one.floats(), out = one.floats();
   golden.record(LACONIC_BOTH(add, "a", "count", "acc"), a, one.count(), out);
+  golden.record(LACONIC_BOTH(blend, "keep", "r", "live", "count", "e"), 0.8F, a, nullptr,
+                one.count(), out);
+  golden.record(LACONIC_BOTH(blend, "keep", "r", "live", "count", "e"), 0.8F, a, one.live(),
+                one.count(), out);
   golden.record(LACONIC_BOTH(scale, "a", "count", "factor"), a, one.count(), 1.0F / 3.0F);
   Arrays<float> wide;
   Arrays<std::uint16_t> narrow;
@@ -283,6 +325,7 @@ bool record_all(const std::filesystem::path& directory) {
     Case one(kind == Kind::kOrdinary ? 4096 : 1003, 1, kind);
     record_sign(golden, one, Norm::kL2);
     record_sign(golden, one, Norm::kL1);
+    for (const int bits : {8, 4, 2}) record_integers(golden, one, bits);
     record_dense(golden, one);
     record_update(golden, one, 0);
     record_update(golden, one, 0.01F);

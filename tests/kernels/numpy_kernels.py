@@ -105,6 +105,71 @@ def count_live(live, count):
     return {"result": int(np.count_nonzero(live != 0))}
 
 
+# integer.h
+
+
+def fields(codes, bits, count):
+    """The integers of a packed array."""
+    flags = np.unpackbits(codes, bitorder="little").reshape(-1, bits)[:count].astype(np.int32)
+    values = flags @ (1 << np.arange(bits, dtype=np.int32))
+    return np.where(values < 1 << (bits - 1), values, values - (1 << bits))
+
+
+def integer_values(one, bits, count):
+    return fields(one["codes"], bits, count).astype(F) * F(one["scale"])
+
+
+def largest(p, live, lanes):
+    """Magnitudes are ordered as integers, so NaN and Inf are the largest."""
+    if live is not None:
+        p = np.where(live == 0, F(0), p)
+    size = np.zeros((len(p) + 15) // 16 * 16, dtype=np.int32)
+    size[: len(p)] = np.abs(p).view(np.int32)
+    rows = np.vstack([lanes.view(np.int32), size.reshape(-1, 16)])
+    return p, rows.max(axis=0).view(F)
+
+
+@kernel
+def measure_largest(a, e, live, count, p, lanes):
+    p, lanes = largest(a if e is None else a + e, live, lanes)
+    return {"p": p, "lanes": lanes}
+
+
+@kernel
+def largest_of(lanes):
+    return {"result": lanes.view(np.int32).max().reshape(1).view(F)[0]}
+
+
+@kernel
+def to_integers(p, live, count, bits, scale, gain, e, codes):
+    bound = F(2 ** (bits - 1) - 1)
+    inverse = F(1) / F(scale) if scale != 0 else F(0)
+    code = np.clip(np.rint(p * inverse), -bound, bound) + F(0)  # an integer has no -0
+    e = (p - code * F(scale)) * F(gain)
+    if live is not None:
+        code = np.where(live == 0, F(0), code)
+        e = np.where(live == 0, F(0), e)
+    whole = np.zeros(words_of(count) * 64, dtype=np.int32)
+    whole[:count] = code.astype(np.int32)
+    flags = whole[:, None] >> np.arange(bits) & 1
+    return {"e": e, "codes": np.packbits(flags.astype(np.uint8).ravel(), bitorder="little")}
+
+
+@kernel
+def sum_integers(from_, ranks, bits, factor, e, live, count, q, lanes):
+    total = integer_values(from_[0], bits, count)
+    for one in from_[1:ranks]:
+        total = total + integer_values(one, bits, count)
+    mean = total * F(factor)
+    q, lanes = largest(mean if e is None else mean + e, live, lanes)
+    return {"q": q, "lanes": lanes}
+
+
+@kernel
+def from_integers(from_, bits, count, out):
+    return {"out": integer_values(from_, bits, count)}
+
+
 # random_sign.h
 
 
@@ -244,6 +309,12 @@ def summed(arrays, factor):
 @kernel
 def add(a, count, acc):
     return {"acc": acc + a}
+
+
+@kernel
+def blend(keep, r, live, count, e):
+    e = F(keep) * e + r
+    return {"e": e if live is None else np.where(live == 0, F(0), e)}
 
 
 @kernel

@@ -151,9 +151,20 @@ def dense_cases():
     yield case("sgdm", 3, 4097, lr="drop", momentum=0.8, weight_decay=0.1)
 
 
+def integer_cases():
+    yield case("adamw", 1, 200, lr="warm-up", weight_decay=0.1, codec="int8")
+    yield case("adamw", 2, 4097, lr="restarts", weight_decay=0.1, codec="int4", quant_block=64)
+    yield case("adamw", 3, 9000, weight_decay=0.1, codec="int4", feedback="ema", feedback_reset=23)
+    yield case("adamw", 4, 63, weight_decay=0.1, codec="int8", feedback="none", bias_correction=False)
+    yield case("sgdm", 4, 4097, lr="drop", momentum=0.8, weight_decay=0.1, codec="int4", feedback="ema")
+    yield case("sgdm", 2, 200, lr="zeros", momentum=0.9, codec="int8", feedback="full")
+
+
 def bad_cases():
     block = {"scale_block": 64, "weight_decay": 0.01, "bad": True, "note": "bad blocks"}
     yield case("adamw", 2, 200, **block)
+    yield case("adamw", 3, 200, codec="int4", quant_block=64, **block)
+    yield case("sgdm", 2, 200, momentum=0.9, codec="int8", feedback="ema", quant_block=128, **block)
     yield case("one-bit-adam", 3, 200, freeze_step=30, **block)
     policy = {"variance_freeze_step": 33, "variance_kappa": 16, "double_every": 10, "max_interval": 4}
     yield case("zero-one-adam", 3, 200, **policy, **block)
@@ -161,7 +172,7 @@ def bad_cases():
 
 
 def every_case():
-    for cases in (zero_one_cases, one_bit_cases, birder_cases, dense_cases, bad_cases):
+    for cases in (zero_one_cases, one_bit_cases, birder_cases, dense_cases, integer_cases, bad_cases):
         yield from cases()
 
 

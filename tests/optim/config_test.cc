@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/support/refusal.h"
+#include "tests/support/thrown.h"
 
 namespace laconic {
 namespace {
@@ -50,6 +51,10 @@ OptimizerConfig nothing_default() {
           .exchange = ExchangeForm::kSingleRound,
           .strict = true,
           .guard = true,
+          .codec = GradientCodec::kInt4,
+          .feedback = Feedback::kEma,
+          .feedback_reset = 0,
+          .quant_block = 512,
           .scale_block = 0,
           .scale_norm = kernels::Norm::kL1,
           .bf16 = true,
@@ -74,8 +79,22 @@ TEST(OptimizerConfig, AsTextReadsBackToTheSameBits) {
 
 TEST(OptimizerConfig, EveryFieldIsPrinted) {
   const auto plain = to_text({}), other = to_text(nothing_default());
-  EXPECT_EQ(plain.size(), 29U);
+  EXPECT_EQ(plain.size(), 33U);
   for (const auto& [field, value] : plain) EXPECT_NE(value, other.at(field)) << field;
+}
+
+TEST(OptimizerConfig, SignsOfGradientsAreRefusedWithTheReasonAndWhatToUse) {
+  for (const std::string each : {"sgdm", "adamw"}) {
+    const auto config = with("codec", "sign", {.algorithm = each});
+    expect_says(thrown([&] { validated(config); }), Code::kInvalidArgument,
+                {"sign", "does not learn", "2.43", "int4", "one-bit-adam", "zero-one-adam"});
+    for (const char* codec : {"fp32", "bf16", "int8", "int4"})
+      validated(with("codec", codec, {.algorithm = each}));
+    expect_says(thrown([&] { with("codec", "int3", {.algorithm = each}); }), Code::kInvalidArgument,
+                {"int3", "fp32, bf16, int8 or int4"});
+    expect_says(thrown([&] { validated(with("quant_block", "100", {.algorithm = each})); }),
+                Code::kInvalidArgument, {"quant_block", "100", "multiple of 64"});
+  }
 }
 
 TEST(OptimizerConfig, EnumsAreNames) {

@@ -12,9 +12,8 @@ namespace {
 
 constexpr std::int64_t kRun = 1000;
 
-OptimizerConfig recipe(std::string algorithm) {
-  OptimizerConfig config;
-  config.algorithm = algorithm;
+OptimizerConfig recipe(const std::string& algorithm) {
+  OptimizerConfig config = config_named(algorithm);
   config.total_steps = kRun;
   config.scale_block = 64;
   config.beta2 = 0.99;

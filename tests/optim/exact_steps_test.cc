@@ -67,6 +67,29 @@ TEST(ExactSteps, AreAskedForBetweenStepsAndWithGuard) {
   });
 }
 
+// A bad block costs its own gradient, not that of the whole tile.
+TEST(ExactSteps, LeaveOutTheBadBlockAlone) {
+  for (const char* algorithm : {"one-bit-adam", "zero-one-adam"})
+    run_ranks(2, [algorithm](Transport& world) {
+      OptimizerConfig config = short_config(algorithm);
+      config.guard = true;
+      config.bucket_elements = 1024;
+      Training good(config, world), bad(config, world);
+      for (Training* one : {&good, &bad}) {
+        one->run_to(10);
+        one->compute();
+        one->optimizer->exchange_exactly(1);
+      }
+      if (world.rank() == 0) bad.gradient[70] = std::nanf("");
+      for (Training* one : {&good, &bad}) one->optimizer->step(one->lr(one->next()));
+      ASSERT_EQ(bad.optimizer->stats().kind, "dense");
+      EXPECT_EQ(bad.optimizer->stats().bad_blocks, world.rank() == 0 ? 1U : 0U);
+      for (std::size_t k = 0; k < kElements; ++k)
+        ASSERT_EQ(good.weights[k] == bad.weights[k], k < 64 || k >= 128) << algorithm << " " << k;
+      EXPECT_TRUE(equal_on_all(world, bad.weights));
+    });
+}
+
 // An exact exchange of a compressed group comes in tiles of many blocks. 300 elements in scale
 // blocks of 64, whose gradients differ by 10 from block to block, so that each block has a floor of
 // its own.

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "laconic/checkpoint/checkpoint.h"
@@ -59,6 +60,7 @@ INSTANTIATE_TEST_SUITE_P(All, OtherRanksResume, ::testing::ValuesIn(resumptions(
                          [](const auto& info) {
                            std::string text = info.param.algorithm;
                            std::erase(text, '-');
+                           std::ranges::replace(text, '+', '_');
                            return text + "_after_" + std::to_string(info.param.step);
                          });
 
@@ -91,7 +93,7 @@ Before save(const std::filesystem::path& path, const OptimizerConfig& config, st
       }
     }
     const auto v = state_of(optimizer, "bucket0/v");
-    before.variance.assign(v.begin(), v.end());
+    before.variance.assign(v.begin(), v.end());  // empty: it has none
     before.synced.resize(kWeights);
     optimizer.synced_weights(before.synced);
     for (const State& state : optimizer.state())
@@ -121,6 +123,29 @@ void resume(const std::filesystem::path& path, const OptimizerConfig& config,
       }
     look(training);
   });
+}
+
+TEST(Unsaid, IsEveryWorkersResidualWhereGradientsAreCoded) {
+  const Scratch scratch;
+  for (const char* algorithm : {"sgdm+int8+full", "adamw+int4+ema"}) {
+    const OptimizerConfig config = one_bucket(algorithm);
+    const Before before = save(scratch / algorithm, config, 12);
+    run_ranks(2, [&](Transport& world) {
+      Training training(config, world, {}, kWeights);
+      training.run_to(15);
+      EXPECT_EQ(load_checkpoint(scratch / algorithm, *training.optimizer), Resume::kRedistributed);
+      const auto e = state_of(*training.optimizer, "bucket0/worker_residual");
+      ASSERT_EQ(e.size(), kWeights);
+      double size = 0;
+      for (std::size_t k = 0; k < kWeights; ++k) {
+        ASSERT_NEAR(e[k], before.unsaid[k], 1e-6) << algorithm << " " << k;
+        size += std::abs(before.unsaid[k]);
+      }
+      EXPECT_GT(size, 0);
+      for (const float x : state_of(*training.optimizer, "bucket0/server_residual"))
+        ASSERT_EQ(x, 0);
+    });
+  }
 }
 
 TEST(Unsaid, GoesIntoTheMomentumOfOneBitAdam) {

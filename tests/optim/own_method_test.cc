@@ -1,8 +1,10 @@
 // A method of the caller's own, in one file: everything that knows methods knows it.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "laconic/checkpoint/checkpoint.h"
-#include "laconic/optim/exact_rule.h"
+#include "laconic/optim/gradient_rule.h"
 #include "laconic/optim/method.h"
 #include "laconic/optim/schedule.h"
 #include "laconic/plan/cost.h"
@@ -18,24 +20,28 @@ using C = OptimizerConfig;
 constexpr double kPull = 0.5;
 
 // u = u + pull * (mean - u); x = x * decay - lr * u.
-class Averaging final : public ExactRule<Rule> {
+class Averaging final : public GradientRule<Rule> {
  public:
-  explicit Averaging(const Bucket& bucket) : ExactRule(bucket), u_(bucket.x.size()) {}
-  std::vector<State> state() override { return {{"u", u_.span(), Spread::kSame}}; }
+  explicit Averaging(const Bucket& bucket) : GradientRule(bucket), u_(bucket.x.size()) {}
 
  private:
-  void begin(const Step&) override {
+  std::vector<State> moments() override { return {{"u", u_.span(), Spread::kSame}}; }
+  // A function of its own: on the host a method may do what is on no list.
+  Sink update(const Step&) override {
     pull_ = static_cast<float>(own(*bucket_.config, "pull", kPull));
+    return Take(move_);
   }
-  void update(std::size_t at, std::span<const float> mean) override {
-    for (std::size_t k = 0; k < mean.size(); ++k) {
-      u_[at + k] += pull_ * (mean[k] - u_[at + k]);
-      float& x = bucket_.x[at + k];
-      x = x * static_cast<float>(decay()) - static_cast<float>(lr()) * u_[at + k];
-    }
-  }
+
   Buffer<float> u_;
   float pull_ = 0;
+  std::function<void(std::size_t, std::span<const float>)> move_ =
+      [this](std::size_t at, std::span<const float> mean) {
+        for (std::size_t k = 0; k < mean.size(); ++k) {
+          u_[at + k] += pull_ * (mean[k] - u_[at + k]);
+          float& x = bucket_.x[at + k];
+          x = x * static_cast<float>(decay()) - static_cast<float>(lr()) * u_[at + k];
+        }
+      };
 };
 
 const bool kRegistered = [] {
@@ -59,6 +65,66 @@ const bool kRegistered = [] {
   return true;
 }();
 
+// What the ranks exchanged in one step moves the weights in the next: x = x * decay - lr * held.
+class Delayed final : public Rule {
+ public:
+  explicit Delayed(const Bucket& bucket)
+      : Rule(bucket), held_(bucket.x.size()), mean_(make_exact()) {}
+
+  void step(const Step&) override {
+    const SignUpdate update{static_cast<float>(lr()), static_cast<float>(decay()),
+                            bucket_.x.data()};
+    bucket_.device->run(Values{held_.data()}, update, held_.size());
+    mean_->exchange(Values{bucket_.g.data()}, Store{held_.data()}, {});
+  }
+  std::vector<State> state() override { return {{"held", held_.span(), Spread::kSame}}; }
+  std::string describe() const override { return mean_->describe(); }
+
+ private:
+  Buffer<float> held_;
+  std::unique_ptr<Mean> mean_;
+};
+
+const bool kDelayedRegistered = [] {
+  register_method({
+      .name = "delayed",
+      .title = "Delayed SGD",
+      .summary = "SGD on the mean gradient of the step before",
+      .paper = "none",
+      .exchanges = "gradient, exactly, every step; applied one step later",
+      .codec = "fp32",
+      .python = "",
+      .exact = true,
+      .cost = {.state = 4, .exact = {0, 1e-9}, .coded = {}},
+      .make_rule = [](const Bucket& bucket) -> std::unique_ptr<Rule> {
+        return std::make_unique<Delayed>(bucket);
+      },
+      .make_schedule = [](const C&) { return every_step(Step::Kind::kDense); },
+      .rounds = [](const C&, std::int64_t steps) { return Rounds{.steps = steps, .dense = steps}; },
+  });
+  return true;
+}();
+
+TEST(OwnMethod, MayApplyAnExchangeInALaterStep) {
+  ASSERT_TRUE(kDelayedRegistered);
+  const Scratch scratch;
+  run_ranks(rank_counts().back(), [&](Transport& world) {
+    const C delayed = short_config("delayed");
+    Training whole(delayed, world), resumed(delayed, world);
+    const std::vector<float> first = whole.weights;
+    whole.run_to(1);
+    for (std::size_t k = 0; k < first.size(); ++k)  // nothing to apply yet but weight decay
+      ASSERT_EQ(whole.weights[k],
+                first[k] * static_cast<float>(1 - whole.lr(1) * delayed.weight_decay));
+    save_checkpoint(scratch / "delayed", *whole.optimizer);
+    load_checkpoint(scratch / "delayed", *resumed.optimizer);
+    whole.run_to(9);
+    resumed.run_to(9);
+    EXPECT_TRUE(equal_on_all(world, whole.weights));
+    expect_same(bytes_of(whole), bytes_of(resumed));
+  });
+}
+
 C config() {
   C config = short_config("averaging");
   set(config, "pull", "0.25");
@@ -67,7 +133,7 @@ C config() {
 
 TEST(OwnMethod, IsListedAndDescribed) {
   ASSERT_TRUE(kRegistered);
-  EXPECT_EQ(methods().back()->name, "averaging");
+  EXPECT_EQ(methods()[methods().size() - 2]->name, "averaging");
   const Option* pull = method_named("Averaging").find("pull");
   ASSERT_NE(pull, nullptr);
   EXPECT_EQ(pull->default_text(), "0.5");

@@ -4,7 +4,7 @@ The conventions are those of reference_means.py.
 """
 import numpy as np
 
-from reference_means import OWNER_DRAW, WORKER_DRAW, DenseMean, Layout, OneBitMean, deal, draw, f32, uniform
+from reference_means import OWNER_DRAW, WORKER_DRAW, DenseMean, IntegerMean, Layout, OneBitMean, deal, draw, f32, uniform
 
 TINY = f32(2.0**-100)  # Birder: b below it is 0
 
@@ -54,6 +54,10 @@ DEFAULTS = {
     "variance_kappa": 16,
     "double_every": None,
     "max_interval": 16,
+    "codec": "fp32",
+    "feedback": "full",
+    "feedback_reset": 1024,
+    "quant_block": 256,
     "scale_block": 4096,
     "scale_norm": "l2",
     "exchange": "two-round",
@@ -73,6 +77,10 @@ class Optimizer:
         self.n, self.t = ranks, 0
         self.layout = Layout(len(weights), ranks, self.scale_block)
         self.dense = DenseMean(self.layout)
+        self.coded = None
+        if self.codec != "fp32":
+            blocks = Layout(len(weights), ranks, self.quant_block)
+            self.coded = IntegerMean(blocks, int(self.codec.removeprefix("int")), self.feedback, self.feedback_reset)
         self.synced = np.array(weights, f32)
 
     @property
@@ -88,9 +96,12 @@ class Optimizer:
     def moment(self, m, g, beta):
         return f32(beta) * m + f32(1.0 - beta) * g
 
-    def exact_mean(self, gradients):
-        """The mean gradient, and the elements that it may touch: all but the bad blocks."""
-        mean = self.dense.reduce(gradients)
+    def gradient_mean(self, gradients):
+        """The mean gradient, exact or by its codec, and the elements that it may touch: all but the bad blocks."""
+        if self.coded:  # a bad block counts as 0 on its rank
+            mean = self.coded.reduce(np.where(self.coded.layout.bad(gradients), f32(0), gradients))
+        else:
+            mean = self.dense.reduce(gradients)
         good = ~self.layout.bad(mean)
         return np.where(good, mean, f32(0)), good
 
@@ -102,7 +113,7 @@ class Sgdm(Optimizer):
 
     def step(self, gradients, lr):
         self.t += 1
-        mean, good = self.exact_mean(gradients)
+        mean, good = self.gradient_mean(gradients)
         self.m = np.where(good, f32(self.momentum) * self.m + mean, self.m)
         self.synced = np.where(good, self.decayed(self.synced, lr) - f32(lr) * self.m, self.synced)
 
@@ -150,7 +161,7 @@ class AdamW(Optimizer):
         return np.where(self.v == 0, f32(0), np.where(bad, m, moved))
 
     def dense_step(self, gradients, lr):
-        mean, good = self.exact_mean(gradients)
+        mean, good = self.gradient_mean(gradients)
         self.m = np.where(good, self.moment(self.m, mean, self.beta1), self.m)
         self.update_variance(mean, good)
         self.move(lr, self.m, floor=False, good=good)
@@ -240,7 +251,7 @@ class ZeroOneAdam(AdamW):
             self.synchronize()  # the last step of a run syncs, whatever its learning rate
 
     def variance_step(self, gradients, lr):
-        mean, good = self.exact_mean(gradients)
+        mean, good = self.gradient_mean(gradients)
         self.update_variance(mean, good)
         m = np.where(good, self.moment(self.m, mean, self.beta1), self.m)
         self.m = np.where(self.v == 0, f32(0), m) if self.mean.coded else m

@@ -122,6 +122,47 @@ class OneBitMean(DenseMean):
         return mean
 
 
+class IntegerMean(OneBitMean):
+    """The mean by integers of some bits and one scale a block. feedback: full, ema (0 after every `reset`), none."""
+
+    def __init__(self, layout, bits, feedback="full", reset=1024):
+        super().__init__(layout)
+        self.levels = f32(2 ** (bits - 1) - 1)
+        self.feedback, self.reset_every, self.exchanges = feedback, reset, 0
+
+    def largest(self, p):
+        most = np.zeros(p.shape[:-1] + (self.layout.blocks,), f32)
+        for row, into in zip(p.reshape(-1, p.shape[-1]), most.reshape(-1, self.layout.blocks)):
+            np.maximum.at(into, self.layout.block_of, np.abs(row))
+        return most
+
+    def code(self, p, active):
+        p = np.where(active, p, f32(0))
+        with np.errstate(divide="ignore", over="ignore"):
+            scale = self.largest(p) / self.levels
+            inverse = f32(1) / scale
+        tiny = ~np.isfinite(inverse)
+        scale, inverse = (self.layout.spread(np.where(tiny, f32(0), one)) for one in (scale, inverse))
+        code = np.clip(np.rint(p * inverse), -self.levels, self.levels) + f32(0)
+        return code * scale, p - code * scale
+
+    def kept(self, before, left):
+        """The residual after an exchange that left something out."""
+        if self.feedback == "none":
+            return np.zeros_like(before)
+        return left if self.feedback == "full" else f32(0.8) * before + f32(1.0 - 0.8) * left
+
+    def reduce(self, values, active=None):
+        worker, server = self.worker_residual, self.server_residual
+        mean, left = self.mean_of(values + worker, active)
+        self.worker_residual = self.kept(worker, left)
+        self.server_residual = self.kept(server, self.server_residual)
+        self.exchanges += 1
+        if self.feedback == "ema" and self.reset_every and self.exchanges % self.reset_every == 0:
+            self.worker_residual, self.server_residual = np.zeros_like(worker), np.zeros_like(server)
+        return mean
+
+
 WORKER_DRAW, OWNER_DRAW, DEALING, DATA = 0, 1, 2, 3
 
 

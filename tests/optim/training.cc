@@ -1,5 +1,6 @@
 #include "tests/optim/training.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <ostream>
@@ -34,13 +35,25 @@ std::vector<Setting> settings() {
 std::string name_of(const ::testing::TestParamInfo<Setting>& info) {
   std::string text = info.param.algorithm;
   std::erase(text, '-');
+  std::ranges::replace(text, '+', '_');
   return text + "_" + std::to_string(info.param.ranks) +
          (info.param.per_node == kFlat ? "" : "_nodes_of_2");
 }
 
-OptimizerConfig short_config(std::string algorithm, int ranks_per_node) {
+OptimizerConfig config_named(const std::string& algorithm) {
   OptimizerConfig config;
-  config.algorithm = algorithm;
+  const std::size_t codec = algorithm.find('+'), feedback = algorithm.rfind('+');
+  config.algorithm = algorithm.substr(0, codec);
+  if (codec == std::string::npos) return config;
+  set(config, "codec", algorithm.substr(codec + 1, feedback - codec - 1));
+  set(config, "feedback", algorithm.substr(feedback + 1));
+  return config;
+}
+
+OptimizerConfig short_config(std::string algorithm, int ranks_per_node) {
+  OptimizerConfig config = config_named(algorithm);
+  config.quant_block = 64;
+  config.feedback_reset = 10;
   config.weight_decay = 0.01;
   config.freeze_step = 6;
   config.variance_freeze_step = 8;

@@ -22,8 +22,12 @@ void PrintTo(const Setting& setting, std::ostream* out);
 std::vector<Setting> settings();
 std::string name_of(const ::testing::TestParamInfo<Setting>& info);
 
-inline constexpr const char* kAlgorithms[] = {"sgdm", "adamw", "one-bit-adam", "zero-one-adam",
-                                              "birder"};
+// A method, or METHOD+CODEC+FEEDBACK.
+inline constexpr const char* kAlgorithms[] = {
+    "sgdm", "adamw", "sgdm+int8+full", "adamw+int4+ema", "one-bit-adam", "zero-one-adam", "birder"};
+
+// The defaults under one of these names.
+OptimizerConfig config_named(const std::string& algorithm);
 
 // Every kind of step within kSteps steps. 0/1 Adam: variance steps 1, 2, 3, 5, 7; intervals of 1
 // until 12, 2 until 16, then 4: syncs at 14, 16, 20, 24. 1-bit Adam freezes after 6.

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "laconic/device/host.h"
 #include "laconic/optim/optimizer.h"
 #include "laconic/plan/cost.h"
 #include "laconic/transport/metered.h"
@@ -15,9 +16,15 @@ plan::MethodStep method_of(const Setting& setting, plan::Topology topology) {
                           .bf16 = config.codec == "bf16",
                           .form = config.form,
                           .scale_block = config.scale_block,
+                          .quant_block = config.quant_block,
                           .update = false};
   if (setting.sort.exact()) return method;
   method.step = Step::Kind::kCoded;
+  if (!setting.sort.random() && !setting.sort.one_bit()) {
+    method.algorithm = "adamw";
+    method.codec = config.codec;
+    return method;
+  }
   method.algorithm = setting.sort.random() ? "birder" : "one-bit-adam";
   return method;
 }
@@ -35,8 +42,8 @@ class ForecastBytes : public MeanTest {
         const auto metered = make_metered(world, traffic, setting().per_node);
         const Nodes nodes =
             make_nodes(*metered, topology == plan::Topology::kFlat ? kFlat : setting().per_node);
-        Pool pool(1);
-        const auto mean = make_mean(setting().config(elements), nodes, pool);
+        HostDevice device(1);
+        const auto mean = make_mean(setting().config(elements), nodes, device);
         auto values = values_of(world.rank(), 0, elements);
         traffic = {};
         mean->reduce(values);
@@ -57,7 +64,7 @@ TEST_P(ForecastBytes, AreThoseOfTheMeteredMean) {
 
 INSTANTIATE_TEST_SUITE_P(All, ForecastBytes, ::testing::ValuesIn(settings(all_sorts())), name_of);
 
-// docs/algorithms.md, for a length that divides: 2·(n−1)·M(c) and 2·(n−1)·4c.
+// docs/explanation/algorithms.md, for a length that divides: 2·(n−1)·M(c) and 2·(n−1)·4c.
 TEST(ForecastOf, OneBitAndDenseIsAsTheFormulasSay) {
   constexpr double kElements = 1 << 18, kRanks = 8, kChunk = kElements / kRanks;
   const plan::Cluster cluster{.nodes = 8, .per_node = 1, .inter = {}, .intra = {}};

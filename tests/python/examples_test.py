@@ -20,7 +20,7 @@ def test_the_first_example_runs_alone_and_on_two_ranks():
     together = torchrun(2, EXAMPLES / "train.py", "100")
     for done in (alone, together):
         assert float(re.search(r"loss ([\d.]+)", done.stdout)[1]) < 1.8
-    bits = float(re.search(r"([\d.]+) bits a parameter", together.stdout)[1])
+    bits = float(re.search(r"([\d.]+) bits per parameter", together.stdout)[1])
     assert 0 < bits < 8
 
 

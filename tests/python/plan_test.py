@@ -54,9 +54,15 @@ def test_what_cannot_be_is_refused_with_a_remedy(wrong, remedy):
         laconic.plan.predict("zero-one-adam", **{**CLUSTER, **wrong})
 
 
+def test_a_fraction_of_a_parameter_is_refused():
+    command = [sys.executable, "-m", "laconic.plan", "--params", "1.5", "--step-ms", "5"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "1.5: give a whole number" in done.stderr
+
+
 def test_links_of_a_process_group_are_measured():
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    arguments = ["-m", "laconic.plan", "--params", "1000000", "--step-ms", "5"]
+    arguments = ["-m", "laconic.plan", "--params", "1e6", "--step-ms", "5"]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=200, env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     assert "# intra: " in done.stdout and "Gbit/s" in done.stdout

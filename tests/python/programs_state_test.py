@@ -367,7 +367,7 @@ def test_every_scale_shrinks_when_one_rank_finds_an_infinity(rank, ranks):
 
 @over(2)
 def test_buffers_of_batch_norm_are_made_equal_by_the_lines_of_the_documentation(rank, ranks):
-    text = (ROOT / "docs/python.md").read_text()
+    text = (ROOT / "docs/reference/python.md").read_text()
     [lines] = re.findall(r"```python\n(for buffer in model\.buffers\(\):\n.*?)```", text, re.DOTALL)
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(16, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))

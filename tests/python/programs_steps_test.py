@@ -1,6 +1,7 @@
 """Ordinary programs: what happens between backward and step(), and to parameters without a gradient."""
 import warnings
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -201,23 +202,53 @@ def test_a_backward_that_fails_half_way_can_be_skipped(rank, ranks):
 
 
 @over(2)
-def test_coded_optimizers_live_on_after_a_skipped_batch(rank, ranks):
-    for make, options in CODED.items():
-        model = net()
-        optimizer = make(model.parameters(), lr=1e-3, bucket_mb=0.001, **options)
-        with warnings.catch_warnings(record=True) as seen:
-            warnings.simplefilter("always")
+def test_coded_optimizers_say_that_a_batch_counts_and_live_on(rank, ranks):
+    def by_optimizer(model, optimizer, t):
+        optimizer.zero_grad()
+
+    def by_model(model, optimizer, t):
+        model.zero_grad()
+        loss_of(model, t, rank).backward()  # only here can it be noticed
+
+    for drop in (by_optimizer, by_model):
+        for make, options in CODED.items():
+            model = net()
+            optimizer = make(model.parameters(), lr=1e-3, bucket_mb=0.001, **options)
+            raised = []
             for t in range(24):
                 optimizer.zero_grad()
                 loss_of(model, t, rank).backward()
                 before = model[0].weight.clone()
                 if t in (10, 15):
-                    optimizer.zero_grad()
+                    try:
+                        drop(model, optimizer, t)
+                    except laconic.Error as error:
+                        assert "dropped before step()" in str(error) and "overlap = False" in str(error)
+                        raised.append(t)
                     assert t == 10 or torch.equal(model[0].weight, before)
                     continue
                 optimizer.step()
-        assert sum("dropped before step" in str(one.message) for one in seen) == 1
-        assert not optimizer.overlap
+            assert raised == [10]  # then overlap is off, and a step can be skipped
+            assert not optimizer.overlap
+            assert optimizer.stats()["step"] == 23
+            optimizer.synchronize()
+            assert equal_on_all(model, ranks)
+
+
+@over(2)
+def test_a_coded_step_that_one_rank_drops_too_late_is_taken_on_all(rank, ranks):
+    for make, options in CODED.items():
+        model = net()
+        optimizer = make(model.parameters(), lr=1e-3, bucket_mb=0.001, **options)
+        for t in range(24):
+            optimizer.zero_grad()
+            loss_of(model, t, rank).backward()
+            if t == 10 and rank == 1:
+                with pytest.raises(laconic.Error, match="the batch counts"):
+                    optimizer.zero_grad()
+            else:
+                optimizer.step()
+        assert optimizer.stats()["step"] == 24
         optimizer.synchronize()
         assert equal_on_all(model, ranks)
 

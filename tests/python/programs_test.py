@@ -467,8 +467,8 @@ def test_a_state_of_another_layout_is_an_error_that_names_both(rank, ranks):
 
 
 def documented_bytes():
-    """Bytes per parameter with 2 ranks, as docs/python.md has them."""
-    table = (ROOT / "docs/python.md").read_text().split("\n## Memory\n")[1].split("\n## ")[0]
+    """Bytes per parameter with 2 ranks, as docs/explanation/memory.md has them."""
+    table = (ROOT / "docs/explanation/memory.md").read_text().split("\n## PyTorch\n")[1].split("\n## ")[0]
     return {name: int(total) for name, total in re.findall(r"^\| `(\w+)` \|.*\| (\d+) \|$", table, re.M)}
 
 

@@ -24,6 +24,13 @@ struct Sort {
   bool one_bit() const { return config.codec == "sign"; }
   bool random() const { return config.codec == "random-sign"; }
   bool exact() const { return config.codec == "fp32" || config.codec == "bf16"; }
+  // Blocks with scales, and residuals.
+  bool lossy() const { return !random() && !exact(); }
+  // Elements that share a scale, and bits of each.
+  std::size_t block() const { return one_bit() ? config.scale_block : config.quant_block; }
+  std::uint64_t bits() const {
+    return one_bit() ? 1 : static_cast<std::uint64_t>(config.codec.back() - '0');
+  }
 };
 
 inline Sort one_bit(std::size_t block, kernels::Norm norm) {
@@ -41,6 +48,14 @@ inline std::vector<Sort> one_bit_sorts() {
           one_bit(8192, Norm::kL2)};
 }
 
+inline std::vector<Sort> integer_sorts() {
+  return {{"int8", {.codec = "int8"}},
+          {"int4", {.codec = "int4"}},
+          {"int4_512_none", {.codec = "int4", .quant_block = 512, .feedback = Feedback::kNone}},
+          {"int4_ema", {.codec = "int4", .feedback = Feedback::kEma, .feedback_reset = 7}},
+          {"int2_decay", {.codec = "int2", .feedback = Feedback::kDecay}}};
+}
+
 inline std::vector<Sort> random_sorts() {
   return {random_sign("two_round", RandomForm::kTwoRound),
           random_sign("single_round", RandomForm::kSingleRound),
@@ -49,7 +64,7 @@ inline std::vector<Sort> random_sorts() {
 
 inline std::vector<Sort> all_sorts() {
   std::vector<Sort> all{{"dense", {.codec = "fp32"}}, {"dense_bf16", {.codec = "bf16"}}};
-  for (const auto& more : {one_bit_sorts(), random_sorts()})
+  for (const auto& more : {one_bit_sorts(), integer_sorts(), random_sorts()})
     all.insert(all.end(), more.begin(), more.end());
   return all;
 }
@@ -61,8 +76,8 @@ struct Setting {
 
   int nodes() const { return ranks / per_node; }
   bool flat() const { return per_node == 1; }
-  // A one-bit mean inside one node is a dense one.
-  bool codes_one_bit() const { return sort.one_bit() && (flat() || nodes() > 1); }
+  // A lossy mean inside one node is a dense one.
+  bool codes() const { return sort.lossy() && (flat() || nodes() > 1); }
   // The dense mean of one rank has nobody to talk to.
   bool exchanges() const { return ranks > 1 || sort.config.codec != "fp32"; }
   MeanConfig config(std::size_t elements) const {

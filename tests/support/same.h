@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "laconic/core/buffer.h"
+#include "laconic/kernels/integer.h"
 #include "laconic/kernels/sign.h"
 
 // Two functions with one contract are run on equal arrays, and all bytes must come out equal.
@@ -78,6 +79,12 @@ struct CodedArray {
   Array<std::uint8_t> bits;
 };
 
+// The same of integers.
+struct IntegersArray {
+  float scale;
+  Array<std::uint8_t> codes;
+};
+
 // Converts to what a kernel's parameter wants.
 template <typename T>
 struct Placed {
@@ -133,6 +140,15 @@ class Side {
 
   kernels::Coded place(const CodedArray& array) { return {array.scale, place(array.bits).memory}; }
 
+  const kernels::Integers* place(const std::vector<IntegersArray>& arrays) {
+    auto& coded = integers_.emplace_back();
+    for (const IntegersArray& array : arrays) coded.push_back(place(array));
+    return coded.data();
+  }
+  kernels::Integers place(const IntegersArray& array) {
+    return {array.scale, place(array.codes).memory};
+  }
+
   template <typename T>
   const T& place(const T& scalar) {
     return scalar;
@@ -157,6 +173,7 @@ class Side {
   std::deque<Copy> copies_;
   std::deque<std::vector<const void*>> pointers_;
   std::deque<std::vector<kernels::Coded>> coded_;
+  std::deque<std::vector<kernels::Integers>> integers_;
 };
 
 template <typename Function, typename... Args>

@@ -161,7 +161,7 @@ TEST_P(Wrappers, FaultyDiesWhereItIsTold) {
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), Code::kTransport);
     EXPECT_NE(
-        std::string(error->what()).find(fmt::format("rank {} dies at exchange 2", world.rank())),
+        std::string(error->what()).find(fmt::format("rank {} fails at exchange 2", world.rank())),
         std::string::npos);
     EXPECT_EQ(seen, (std::vector<std::int64_t>{0, 1}));
   });

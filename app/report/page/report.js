@@ -84,8 +84,9 @@ class Chart {
     this.hidden = new Set();
     this.cursor = null;
     const has = (quantity) => section.arms.some((arm) => arm[quantity].mean.step.length > 1);
-    this.quantity = has("validation") ? "validation" : "training";
-    this.axis = "step";
+    const best_known = section.equal_time && section.metric === "accuracy" ? "metric" : "validation";
+    this.quantity = has(best_known) ? best_known : "training";
+    this.axis = section.equal_time ? "seconds" : "step";
     this.log_x = { step: false, bytes: true, seconds: false };
     this.flags = { zoom: false, log_y: false, seeds: true, raw: false };
     this.names = { ...QUANTITIES, metric: section.metric ? section.metric[0].toUpperCase() + section.metric.slice(1) : "Metric" };

@@ -1,50 +1,32 @@
-#include <algorithm>
-
 #include "laconic/optim/adam_rule.h"
 #include "laconic/optim/built_in_methods.h"
-#include "laconic/optim/exact_rule.h"
-#include "laconic/optim/schedule.h"
+#include "laconic/optim/gradient_rule.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 namespace {
 
-using C = OptimizerConfig;
-
-class AdamW final : public ExactRule<AdamRule> {
+class AdamW final : public GradientRule<AdamRule> {
  public:
-  using ExactRule::ExactRule;
-  std::vector<State> state() override {
-    return {{"m", m_.span(), Spread::kSame}, {"v", v_.span(), Spread::kSame}};
-  }
+  using GradientRule::GradientRule;
 
  private:
+  std::vector<State> moments() override {
+    return {{"m", m_.span(), Spread::kSame}, {"v", v_.span(), Spread::kSame}};
+  }
   // A range that rested has taken fewer steps, so its bias corrections lag behind.
-  void begin(const Step& step) override {
-    lags_ = bucket_.rest ? bucket_.rest->lags(bucket_.index) : std::span<const Lag>{};
-    scalars_.assign(1, scalars(step));
-    if (lags_.empty()) return;
-    scalars_.clear();
-    for (const Lag& lag : lags_) {
+  Sink update(const Step& step) override {
+    const AdamWUpdate all = adam_update(step);
+    const auto lags = bucket_.rest ? bucket_.rest->lags(bucket_.index) : std::span<const Lag>{};
+    if (lags.empty()) return all;
+    parts_.clear();
+    for (const Lag& lag : lags) {
       Step own = step;
       own.t -= lag.steps;
       own.variance_updates -= lag.steps;
-      scalars_.push_back(scalars(own));
+      parts_.push_back({lag.begin, lag.count, scalars(own)});
     }
+    return AdamWUpdate{parts_, all.m, all.v, all.x, all.bad};
   }
-  void update(std::size_t at, std::span<const float> mean) override {
-    if (lags_.empty()) return adam_tile(scalars_.front(), at, mean);
-    for_each_finite(at, mean, [&](std::size_t begin, std::span<const float> part) {
-      for (std::size_t i = 0; i < lags_.size(); ++i) {
-        const std::size_t from = std::max(begin, lags_[i].begin);
-        const std::size_t to = std::min(begin + part.size(), lags_[i].begin + lags_[i].count);
-        if (from < to)
-          kernels::adamw(scalars_[i], part.data() + (from - begin), m_.data() + from,
-                         v_.data() + from, bucket_.x.data() + from, to - from);
-      }
-    });
-  }
-  std::span<const Lag> lags_;
-  std::vector<kernels::AdamStep> scalars_;
 };
 
 }  // namespace
@@ -54,22 +36,25 @@ Method adamw_method() {
       .name = "adamw",
       .title = "AdamW",
       .summary =
-          "AdamW on the exact mean of the gradients, as torch.optim.AdamW under "
-          "DistributedDataParallel",
+          "AdamW on the mean of the gradients, as torch.optim.AdamW under DistributedDataParallel; "
+          "the mean is exact, or has eight or four bits per parameter",
       .paper = "Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019",
-      .exchanges = "gradient, exactly, every step",
+      .exchanges = "gradient, every step, exactly or with the codec",
       .codec = "fp32",
       .python = "AdamW",
-      .options = adam_options(),
+      .options = with_gradient_options(adam_options()),
       .defaults = {{"weight_decay", "1e-2"}},
       .exact = true,
+      .coded_with = gradient_codec,
       .cost = {.state = 8, .exact = {0, 1.23e-9}, .coded = {}},
+      .sweeps = {.exact = "adam"},
+      .complete = check_gradient_codec,
       .make_rule = [](const Bucket& bucket) -> std::unique_ptr<Rule> {
         return std::make_unique<AdamW>(bucket);
       },
-      .make_schedule = [](const C&) { return every_step(Step::Kind::kDense); },
-      .rounds = [](const C&, std::int64_t steps) { return Rounds{.steps = steps, .dense = steps}; },
+      .make_schedule = gradient_schedule,
+      .rounds = gradient_rounds,
   };
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

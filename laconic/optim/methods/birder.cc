@@ -1,12 +1,10 @@
 #include <cstring>
 
-#include "laconic/kernels/dense.h"
-#include "laconic/kernels/random_sign.h"
 #include "laconic/optim/built_in_methods.h"
 #include "laconic/optim/rule.h"
 #include "laconic/optim/schedule.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 namespace {
 
 using C = OptimizerConfig;
@@ -21,13 +19,9 @@ class Birder final : public Rule {
   void step(const Step& step) override {
     const double beta = bucket_.config->beta;
     const kernels::BirderMoments moments{static_cast<float>(beta), static_cast<float>(1 - beta)};
-    const auto lr = static_cast<float>(this->lr()), decay = static_cast<float>(this->decay());
-    say(
-        *mean_, [&](Tile& tile) { return give(moments, tile); },
-        [&](std::size_t at, std::span<const float> r) {
-          kernels::birder_update(lr, decay, r.data(), bucket_.x.data() + at, r.size());
-        },
-        step);
+    exchange(*mean_, SignMoments{moments, bucket_.g.data(), m_.data(), b_.data(), bad()},
+             SignUpdate{static_cast<float>(lr()), static_cast<float>(decay()), bucket_.x.data()},
+             step);
   }
 
   std::vector<State> state() override {
@@ -41,40 +35,6 @@ class Birder final : public Rule {
   }
 
  private:
-  bool give(const kernels::BirderMoments& moments, Tile& tile) {
-    tile.active = update(moments, tile, tile.begin, tile.count);
-    tile.drawn = tile.draw != nullptr;
-    tile.values = tile.random ? m_.data() + tile.begin : tile.values;
-    tile.bounds = b_.data() + tile.begin;
-    if (!tile.random) kernels::ratio(m_.data() + tile.begin, tile.bounds, tile.count, tile.values);
-    return true;
-  }
-
-  // The activity of `count` elements from `begin` on. A bad block's m and b stay and its words are
-  // not active; blocks are told apart where they are made of whole words of the tile.
-  std::uint64_t update(const kernels::BirderMoments& moments, const Tile& tile, std::size_t begin,
-                       std::size_t count) {
-    static const kernels::Draw kNone;
-    const float* g = bucket_.g.data() + begin;
-    const std::size_t word = (begin - tile.begin) / 64;
-    if (kernels::all_finite(g, count))
-      return kernels::birder_moments(moments, g, m_.data() + begin, b_.data() + begin, count,
-                                     tile.draw ? *tile.draw : kNone, begin,
-                                     tile.draw ? tile.wanted >> word : 0,
-                                     tile.draw ? tile.bits + 8 * word : nullptr)
-             << word;
-    const std::size_t block = bucket_.config->scale_block;
-    if (block == 0 || count <= block || Mean::kTile % block != 0) {
-      note_bad();
-      if (tile.draw) std::memset(tile.bits + 8 * word, 0, (count + 63) / 64 * 8);
-      return 0;
-    }
-    std::uint64_t active = 0;
-    for_each_block(begin, count,
-                   [&](std::size_t at, std::size_t n) { active |= update(moments, tile, at, n); });
-    return active;
-  }
-
   Buffer<float> m_, b_;
   std::unique_ptr<Mean> mean_;
 };
@@ -101,8 +61,10 @@ Method birder_method() {
                                        "count: less noise; auto: exact instead of two rounds where "
                                        "that is measured to be faster",
                                        kForms)},
+      .defaults = {{"lr", ""}},
       .rates = {{"resnet18", 2e-3}, {"resnet50", 2e-3}},
       .cost = {.state = 8, .exact = {0, 1.23e-9}, .coded = {0.96e-9, 0.40e-9}},
+      .sweeps = {.exact = "adam", .before = "draw-moments", .after = "sign-step"},
       .make_rule = [](const Bucket& bucket) -> std::unique_ptr<Rule> {
         return std::make_unique<Birder>(bucket);
       },
@@ -111,4 +73,4 @@ Method birder_method() {
   };
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

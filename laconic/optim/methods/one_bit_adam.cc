@@ -1,12 +1,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "laconic/kernels/dense.h"
 #include "laconic/optim/adam_rule.h"
 #include "laconic/optim/built_in_methods.h"
 #include "laconic/optim/schedule.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 namespace {
 
 using C = OptimizerConfig;
@@ -26,7 +25,10 @@ class OneBitAdam final : public AdamRule {
   }
 
   void freeze() override { floors_.freeze(); }
-  void step(const Step& step) override { step.variance ? dense(step) : coded(step); }
+  void step(const Step& step) override {
+    if (!step.variance) return coded(step);
+    dense_->exchange(Values{bucket_.g.data()}, adam_update(step), {});
+  }
 
   std::vector<State> state() override {
     auto all = coded_->state();
@@ -48,37 +50,11 @@ class OneBitAdam final : public AdamRule {
   }
 
  private:
-  void dense(const Step& step) {
-    const kernels::AdamStep s = scalars(step);
-    dense_->exchange(
-        [this](Tile& tile) {
-          tile.values = bucket_.g.data() + tile.begin;
-          return true;
-        },
-        [&](std::size_t at, std::span<const float> mean) { adam_tile(s, at, mean); }, {});
-  }
-
   void coded(const Step& step) {
     const kernels::AdamStep s = scalars(step);
-    const auto live = floors_.any_dead_block() ? v_.span() : std::span<float>{};
-    say(
-        *coded_,
-        [&](Tile& tile) {
-          const float* g = bucket_.g.data() + tile.begin;
-          const bool good = !tile.fallback && kernels::all_finite(g, tile.count);
-          kernels::momentum(s, good ? g : nullptr, m_.data() + tile.begin, tile.values, tile.count);
-          return good || tile.fallback || leave_out();
-        },
-        [&](std::size_t begin, std::span<const float> mean) {
-          floors_.for_each_part(
-              begin, mean, [&](std::size_t at, std::span<const float> part, float floor) {
-                kernels::AdamStep here = s;
-                here.floor = floor;
-                kernels::one_bit_apply(here, part.data(), m_.data() + at, v_.data() + at,
-                                       bucket_.x.data() + at, part.size());
-              });
-        },
-        step, live);
+    exchange(*coded_, Momentum{s, bucket_.g.data(), m_.data(), exact_bad()},
+             MomentumApply{s, floors_.table(), m_.data(), v_.data(), bucket_.x.data()}, step,
+             floors_.any_dead_block() ? v_.span() : std::span<float>{});
   }
 
   std::unique_ptr<Mean> dense_, coded_;
@@ -155,6 +131,7 @@ Method one_bit_adam_method() {
                .state_of_all = 4,
                .exact = {0, 1.23e-9},
                .coded = {0.60e-9, 0.80e-9}},
+      .sweeps = {.exact = "adam", .before = "encode-momentum", .after = "decode-momentum"},
       .complete =
           [](C& config) {
             fill_from_length(config.freeze_step, config, "freeze_step", percent_of_run(config, 20));
@@ -171,4 +148,4 @@ Method one_bit_adam_method() {
   };
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -1,29 +1,23 @@
 #include "laconic/optim/built_in_methods.h"
-#include "laconic/optim/exact_rule.h"
-#include "laconic/optim/schedule.h"
+#include "laconic/optim/gradient_rule.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 namespace {
 
 using C = OptimizerConfig;
 
-class Sgdm final : public ExactRule<Rule> {
+class Sgdm final : public GradientRule<Rule> {
  public:
-  explicit Sgdm(const Bucket& bucket) : ExactRule(bucket), m_(bucket.x.size()) {}
-  std::vector<State> state() override { return {{"m", m_.span(), Spread::kSame}}; }
+  explicit Sgdm(const Bucket& bucket) : GradientRule(bucket), m_(bucket.x.size()) {}
 
  private:
-  void begin(const Step&) override {
-    scalars_ = {static_cast<float>(bucket_.config->momentum), static_cast<float>(lr()),
-                static_cast<float>(decay())};
-  }
-  void update(std::size_t at, std::span<const float> mean) override {
-    for_each_finite(at, mean, [&](std::size_t from, std::span<const float> part) {
-      kernels::sgdm(scalars_, part.data(), m_.data() + from, bucket_.x.data() + from, part.size());
-    });
+  std::vector<State> moments() override { return {{"m", m_.span(), Spread::kSame}}; }
+  Sink update(const Step&) override {
+    const kernels::SgdmStep step{static_cast<float>(bucket_.config->momentum),
+                                 static_cast<float>(lr()), static_cast<float>(decay())};
+    return SgdmUpdate{step, m_.data(), bucket_.x.data(), bad()};
   }
   Buffer<float> m_;
-  kernels::SgdmStep scalars_{};
 };
 
 }  // namespace
@@ -33,15 +27,16 @@ Method sgdm_method() {
       .name = "sgdm",
       .title = "SGD with momentum",
       .summary =
-          "SGD with momentum on the exact mean of the gradients; weight decay is decoupled, "
-          "torch.optim.SGD's is not",
+          "SGD with momentum on the mean of the gradients, exact or with eight or four bits per "
+          "parameter; weight decay is decoupled, torch.optim.SGD's is not",
       .paper =
           "Sutskever et al., On the importance of initialization and momentum in deep "
           "learning, ICML 2013",
-      .exchanges = "gradient, exactly, every step",
+      .exchanges = "gradient, every step, exactly or with the codec",
       .codec = "fp32",
       .python = "SGD",
-      .options = {option<&C::momentum>("momentum", kBelowOne, below_one, "decay of the momentum")},
+      .options = with_gradient_options(
+          {option<&C::momentum>("momentum", kBelowOne, below_one, "decay of the momentum")}),
       .defaults = {{"momentum", "0.0"}},
       .rates = {{"resnet8", 0.03},
                 {"resnet20", 0.03},
@@ -53,13 +48,16 @@ Method sgdm_method() {
                 {"bert-base", 0.05},
                 {"bert-large", 0.05}},
       .exact = true,
+      .coded_with = gradient_codec,
       .cost = {.state = 4, .exact = {0, 0.82e-9}, .coded = {}},
+      .sweeps = {.exact = "momentum-sgd"},
+      .complete = check_gradient_codec,
       .make_rule = [](const Bucket& bucket) -> std::unique_ptr<Rule> {
         return std::make_unique<Sgdm>(bucket);
       },
-      .make_schedule = [](const C&) { return every_step(Step::Kind::kDense); },
-      .rounds = [](const C&, std::int64_t steps) { return Rounds{.steps = steps, .dense = steps}; },
+      .make_schedule = gradient_schedule,
+      .rounds = gradient_rounds,
   };
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <mutex>
 
 #include "laconic/kernels/dense.h"
 #include "laconic/optim/adam_rule.h"
 #include "laconic/optim/built_in_methods.h"
 #include "laconic/optim/schedule.h"
 
-namespace laconic {
+namespace laconic::inline optim {
 namespace {
 
 using C = OptimizerConfig;
@@ -30,14 +29,15 @@ class ZeroOneAdam final : public AdamRule {
         coded_(make_coded("sign", pending_.span())),
         floors_(*coded_, v_.span(), bucket.config->variance_floor, bucket.config->scale_block == 0,
                 bucket.group.compress),
-        residuals_(coded_->state()) {
+        residuals_(coded_->state()),
+        left_((bucket.x.size() + 63) / 64) {
     means_ = {coded_.get()};
   }
 
   void step(const Step& step) override {
     if (step.kind == Step::Kind::kNothing) return;
     if (step.variance) return variance_step(step);
-    const bool rests = lr() == 0;  // this group alone: what it has pending is still said
+    const bool rests = lr() == 0;  // this group alone: what it has pending is still sent
     if (rests && (gain() == 0 || step.kind == Step::Kind::kSilent)) return;
     const double rate = this->rate(step);
     double shrink = 1;
@@ -56,20 +56,11 @@ class ZeroOneAdam final : public AdamRule {
       local(step, static_cast<float>(shrink));
   }
 
-  // What is pending is said at once. m stays as it is on each rank: over a cut interval it would be
+  // What is pending is sent at once. m stays as it is on each rank: over a cut interval it would be
   // wrecked.
   void synchronize(const Step& step) override {
     if (gain() == 0) return;
-    say(
-        *coded_,
-        [this](Tile& tile) {
-          std::memcpy(tile.values, pending_.data() + tile.begin, 4 * tile.count);
-          return true;
-        },
-        [&, s = sync_scalars(step)](std::size_t at, std::span<const float> mean) {
-          settle(s, nullptr, at, mean);
-        },
-        step, live());
+    exchange(*coded_, Values{pending_.data()}, sync_sink(step, nullptr), step, live());
     gain() = 0;
     kept() = 1;
   }
@@ -103,7 +94,6 @@ class ZeroOneAdam final : public AdamRule {
   void redistribute(const Whole& whole, const Step& step) override {
     const auto &mean = whole.at("m"), &pending = whole.at("pending");
     const bool into_momentum = step.interval == 1 && reach_last() > 0;
-    kernels::AdamStep s = sync_scalars(step);
     const auto per_reach = static_cast<float>(1 / (bucket_.config->beta1 * reach_last()));
     const Buffer<float> e = residuals_in(whole);
     for (std::size_t k = 0; k < m_.size(); ++k) {
@@ -114,8 +104,7 @@ class ZeroOneAdam final : public AdamRule {
     if (into_momentum)
       std::memcpy(bucket_.x.data(), x_sync_.data(), bucket_.x.size_bytes());
     else
-      for (std::size_t b = 0; b < floors_.blocks(); ++b)
-        settle(s, nullptr, floors_.begin(b), e.span().subspan(floors_.begin(b), floors_.count(b)));
+      bucket_.device->run(Values{e.data()}, sync_sink(step, nullptr), e.size());
     std::memset(pending_.data(), 0, pending_.span().size_bytes());
     for (const State& state : residuals_) std::fill(state.values.begin(), state.values.end(), 0.0F);
     gain() = 0;
@@ -133,102 +122,44 @@ class ZeroOneAdam final : public AdamRule {
     return may_change_ || floors_.any_dead_block() ? v_.span() : std::span<float>{};
   }
 
-  kernels::AdamStep sync_scalars(const Step& step) {
+  // `m` is null where it stays.
+  PendingSync sync_sink(const Step& step, float* m) {
     kernels::AdamStep s = scalars(step);
     s.decay = static_cast<float>(kept());
-    return s;
+    return {.step = s,
+            .inverse_gain = m ? static_cast<float>(1 / gain()) : 0,
+            .floors = floors_.table(),
+            .m = m,
+            .v = v_.data(),
+            .x_sync = x_sync_.data(),
+            .x = bucket_.x.data()};
   }
 
-  // `m` is null where it stays.
-  void settle(kernels::AdamStep s, float* m, std::size_t begin, std::span<const float> mean) {
-    const float inverse_gain = m ? static_cast<float>(1 / gain()) : 0;
-    floors_.for_each_part(
-        begin, mean, [&](std::size_t at, std::span<const float> part, float floor) {
-          s.floor = floor;
-          kernels::zero_one_sync(s, inverse_gain, part.data(), m ? m + (at - begin) : nullptr,
-                                 v_.data() + at, x_sync_.data() + at, bucket_.x.data() + at,
-                                 part.size());
-        });
-  }
-
+  // Pieces of the mean that are not finite leave their m, v and x as they are.
   void variance_step(const Step& step) {
-    kernels::AdamStep s = scalars(step);
-    bad_.clear();
-    dense_->exchange(
-        [this](Tile& tile) {
-          tile.values = bucket_.g.data() + tile.begin;
-          return true;
-        },
-        [&](std::size_t at, std::span<const float> mean) {
-          const auto update = [&](std::size_t from, std::span<const float> part) {
-            kernels::Lanes unused;
-            kernels::adam_moments(s, part.data(), m_.data() + from, v_.data() + from, part.size(),
-                                  unused);
-          };
-          if (kernels::all_finite(mean.data(), mean.size())) return update(at, mean);
-          for_each_block(at, mean.size(), [&](std::size_t from, std::size_t count) {
-            const auto part = mean.subspan(from - at, count);
-            kernels::all_finite(part.data(), count) ? update(from, part) : leave(from, count);
-          });
-        },
-        {});
+    const kernels::AdamStep s = scalars(step);
+    const std::uint64_t bad_before = bad_blocks();
+    dense_->exchange(Values{bucket_.g.data()},
+                     MomentsUpdate{s, m_.data(), v_.data(), left_.data(), bad()}, {});
     put_back_resting();
     floors_.update();
-    bucket_.pool->run(floors_.blocks(), [&](std::size_t block, int) {
-      const std::size_t at = floors_.begin(block);
-      if (left(at, floors_.count(block))) return;
-      kernels::AdamStep here = s;
-      here.floor = floors_.at(at);
-      kernels::adam_apply(here, m_.data() + at, v_.data() + at, x_sync_.data() + at,
-                          bucket_.x.data() + at, floors_.count(block));
-    });
+    bucket_.device->run(MomentsApply{s, m_.data(), v_.data(), x_sync_.data(), bucket_.x.data(),
+                                     left_.data(), floors_.table()});
+    if (bad_blocks() != bad_before) std::ranges::fill(left_.span(), std::uint8_t{0});
   }
 
   void sync(const Step& step, float shrink, bool rests) {
-    const kernels::AdamStep s = scalars(step);
-    say(
-        *coded_,
-        [&](Tile& tile) {
-          const float* g = bucket_.g.data() + tile.begin;
-          const bool good = !rests && !tile.fallback && kernels::all_finite(g, tile.count);
-          kernels::zero_one_message(s, shrink, good ? g : nullptr, m_.data() + tile.begin,
-                                    pending_.data() + tile.begin, tile.values, tile.count);
-          return good || rests || tile.fallback || leave_out();
-        },
-        [&, settled = sync_scalars(step)](std::size_t at, std::span<const float> mean) {
-          settle(settled, m_.data() + at, at, mean);
-        },
-        step, live());
+    exchange(*coded_,
+             PendingMomentum{scalars(step), shrink, rests ? nullptr : bucket_.g.data(), m_.data(),
+                             pending_.data(), exact_bad()},
+             sync_sink(step, m_.data()), step, live());
     gain() = 0;
     kept() = 1;
   }
 
   void local(const Step& step, float shrink) {
-    const kernels::AdamStep s = scalars(step);
-    bucket_.pool->run(floors_.blocks(), [&](std::size_t block, int) {
-      const std::size_t at = floors_.begin(block), count = floors_.count(block);
-      const float* g = bucket_.g.data() + at;
-      if (!kernels::all_finite(g, count)) {
-        g = nullptr;
-        note_bad();
-      }
-      kernels::AdamStep here = s;
-      here.floor = floors_.at(at);
-      kernels::zero_one_local(here, shrink, g, m_.data() + at, v_.data() + at, pending_.data() + at,
-                              bucket_.x.data() + at, count);
-    });
-  }
-
-  // Pieces of the mean that were not finite: their m, v and x are left as they are.
-  void leave(std::size_t begin, std::size_t count) {
-    note_bad();
-    std::lock_guard lock(mutex_);
-    bad_.push_back({begin, count});
-  }
-  bool left(std::size_t begin, std::size_t count) const {
-    return std::any_of(bad_.begin(), bad_.end(), [&](const auto& piece) {
-      return piece.first < begin + count && begin < piece.first + piece.second;
-    });
+    bucket_.device->run(LocalStep{scalars(step), shrink, bucket_.g.data(), m_.data(), v_.data(),
+                                  pending_.data(), bucket_.x.data(), floors_.table(), bad().count});
   }
 
   Buffer<float> x_sync_, pending_;
@@ -237,8 +168,7 @@ class ZeroOneAdam final : public AdamRule {
   Floors floors_;
   std::vector<State> residuals_;  // of the server
   bool may_change_ = true;
-  std::mutex mutex_;
-  std::vector<std::pair<std::size_t, std::size_t>> bad_;
+  Buffer<std::uint8_t> left_;  // by the last variance step: a byte per word of 64
 };
 
 // Variance steps by T_v, syncs by T_u, local steps between.
@@ -336,11 +266,16 @@ Method zero_one_adam_method() {
                   {"var_update_scaler", "variance_kappa"},
                   {"local_step_scaler", "double_every"},
                   {"local_step_clipper", "max_interval"}},
+      .synced_weights = "x_sync",
       .cost = {.state = 16,
                .state_of_all = 4,
                .exact = {0, 1.23e-9},
                .coded = {0.70e-9, 1.20e-9},
                .local = 1.73e-9},
+      .sweeps = {.exact = "adam",
+                 .before = "encode-pending",
+                 .after = "decode-pending",
+                 .local = "local-pending"},
       .complete = complete,
       .make_rule = [](const Bucket& bucket) -> std::unique_ptr<Rule> {
         return std::make_unique<ZeroOneAdam>(bucket);
@@ -357,4 +292,4 @@ Method zero_one_adam_method() {
   };
 }
 
-}  // namespace laconic
+}  // namespace laconic::inline optim

@@ -7,7 +7,7 @@ import torch.distributed as dist
 
 
 class ChainedMean:
-    """Two rounds with error feedback, one scale a chunk, every operation a pass over memory. Elements: a multiple of 8n."""
+    """Two rounds with error feedback, one scale per chunk, every operation a pass over memory. Elements: a multiple of 8n."""
 
     def __init__(self, elements: int) -> None:
         self.ranks, self.rank = dist.get_world_size(), dist.get_rank()

@@ -60,8 +60,8 @@ def predict(optimizer: str, **options: Any) -> dict[str, Any]:
     >>> import laconic.plan
     >>> cluster = dict(parameters=110_000_000, step_seconds=0.09, nodes=8, per_node=8, inter="1gbit,20us", intra="600gbit")
     >>> dense = laconic.plan.predict("adamw", exchange="all-reduce", bf16=True, **cluster)
-    >>> coded = laconic.plan.predict("birder", exchange="nodes", **cluster)
-    >>> dense["seconds"] > 5 * coded["seconds"]
+    >>> coded = laconic.plan.predict("one-bit-adam", exchange="nodes", **cluster)
+    >>> dense["seconds"] > 2 * coded["seconds"]
     True
     """
     return _core.plan_predict(*_prepared(optimizer, **options))

@@ -10,16 +10,25 @@ import torch.distributed as dist
 from .. import environment
 from ..bench.timing import table
 from ..errors import InvalidArgument
+from ..optimizers import methods
 from . import predict
 
-_METHODS = (
-    ("adamw", {"exchange": "all-reduce"}),
-    ("adamw", {"exchange": "all-reduce", "bf16": True}),
-    ("one-bit-adam", {}),
-    ("zero-one-adam", {}),
-    ("birder", {}),
-    ("birder", {"form": "single-round"}),
-)
+
+def _arms() -> list[tuple[str, dict]]:
+    """The all-reduces of AdamW, and every method that codes, in each form that random signs have."""
+    arms: list[tuple[str, dict]] = [("adamw", {"exchange": "all-reduce", **wire}) for wire in ({}, {"bf16": True})]
+    for method in methods():
+        forms = [{}, {"form": "single-round"}] if method["codec"] == "random-sign" else [{}]
+        arms += [(method["name"], form) for form in forms if not method["exact"]]
+    return arms
+
+
+def _count(text: str) -> int:
+    """A whole number, 1e6 among them."""
+    value = float(text)
+    if not value.is_integer() or value < 1:
+        raise argparse.ArgumentTypeError(f"{text}: give a whole number >= 1, such as 110000000 or 1.1e8")
+    return int(text) if text.isdigit() else int(value)
 
 
 def _seconds(group: dist.ProcessGroup, size: int, times: int) -> float:
@@ -60,7 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m laconic.plan", description="Measures the links of a process group, and says what steps would cost on them."
     )
-    parser.add_argument("--params", type=int, required=True, help="parameters of the model")
+    parser.add_argument("--params", type=_count, required=True, help="parameters of the model")
     parser.add_argument("--step-ms", type=float, required=True, help="forward and backward of one rank alone")
     parser.add_argument("--threads", type=int, default=1, help="threads that code on a rank")
     options = parser.parse_args()
@@ -71,7 +80,7 @@ def main() -> None:
         cluster = _links()
         work = {"parameters": options.params, "step_seconds": options.step_ms / 1e3, "threads": options.threads}
         exchange = {"exchange": "nodes"} if cluster["per_node"] > 1 else {}
-        found = [(name, how, predict(name, **{**exchange, **how}, **cluster, **work)) for name, how in _METHODS]
+        found = [(name, how, predict(name, **{**exchange, **how}, **cluster, **work)) for name, how in _arms()]
     except InvalidArgument as error:
         sys.exit(f"laconic.plan: {error}")
     if dist.get_rank() == 0:

@@ -237,7 +237,7 @@ TEST_F(Idx, NoImagesAndBytesBeyondTheEndAreRefused) {
   write_text(images_, idx({0, 5, 6}, ""));
   expect_says(refusal(), Code::kCorrupt, {images_.string(), "0"});
   write_text(images_, idx({4, 5, 6}, pixels_of(4, 30) + "x"));
-  expect_says(refusal(), Code::kCorrupt, {images_.string(), "goes on after byte 136"});
+  expect_says(refusal(), Code::kCorrupt, {images_.string(), "continues after byte 136"});
 }
 
 TEST_F(Idx, ALabelOutOfRangeIsNamedWithItsPlace) {

@@ -4,16 +4,19 @@
 #include <span>
 #include <vector>
 
-#include "laconic/kernels/sign.h"
+#include "laconic/collective/mean.h"
 
 namespace laconic::testing {
 
-// The one-bit mean of all ranks in one place: plain loops after the specification, none of the
-// library's code.
-class OneBitSimulation {
+// The mean of all ranks with a lossy codec, in one place: plain loops after the specification, none
+// of the library's code.
+class MeanSimulation {
  public:
-  OneBitSimulation(int nodes, int per_node, std::size_t elements, std::size_t block,
-                   kernels::Norm norm);
+  // Of signs; only where blocks begin, for any other codec.
+  MeanSimulation(int nodes, int per_node, std::size_t elements, std::size_t block,
+                 kernels::Norm norm);
+  // Of the config's codec and feedback.
+  MeanSimulation(int nodes, int per_node, const MeanConfig& config);
 
   // inputs[r] is what rank r gives. Where live is 0 (empty: nowhere) elements take no part.
   std::vector<float> exchange(const std::vector<std::vector<float>>& inputs,
@@ -33,12 +36,17 @@ class OneBitSimulation {
   Block shard(int local) const;
 
  private:
-  // Codes p of a block: p becomes C(p), e becomes p - C(p).
+  // Codes p of a block: p becomes C(p), e what the feedback makes of p - C(p).
   void code(const Block& block, std::span<const float> live, std::vector<float>& p,
             std::vector<float>& e) const;
+  void code_signs(const Block& block, std::span<const float> live, std::vector<float>& p) const;
+  void code_integers(const Block& block, std::span<const float> live, std::vector<float>& p) const;
 
   std::size_t nodes_, per_node_, elements_, block_;
   kernels::Norm norm_;
+  int bits_ = 1;
+  MeanConfig config_;
+  int exchanges_ = 0;
   std::vector<Block> blocks_;
   std::vector<std::vector<float>> worker_;
   std::vector<float> server_;

@@ -1,4 +1,4 @@
-#include "tests/support/one_bit_simulation.h"
+#include "tests/support/mean_simulation.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,8 +14,7 @@ std::size_t part_length(std::size_t elements, std::size_t parts) {
   return length;
 }
 
-OneBitSimulation::Block part(const OneBitSimulation::Block& of, std::size_t length,
-                             std::size_t index) {
+MeanSimulation::Block part(const MeanSimulation::Block& of, std::size_t length, std::size_t index) {
   const std::size_t begin = std::min(of.count, index * length);
   const std::size_t end = std::min(of.count, begin + length);
   return {of.begin + begin, end - begin};
@@ -33,8 +32,8 @@ float sum_of_16_lanes(std::span<const float> terms) {
 
 }  // namespace
 
-OneBitSimulation::OneBitSimulation(int nodes, int per_node, std::size_t elements, std::size_t block,
-                                   kernels::Norm norm)
+MeanSimulation::MeanSimulation(int nodes, int per_node, std::size_t elements, std::size_t block,
+                               kernels::Norm norm)
     : nodes_(static_cast<std::size_t>(nodes)),
       per_node_(static_cast<std::size_t>(per_node)),
       elements_(elements),
@@ -53,12 +52,55 @@ OneBitSimulation::OneBitSimulation(int nodes, int per_node, std::size_t elements
   }
 }
 
-OneBitSimulation::Block OneBitSimulation::shard(int local) const {
+MeanSimulation::Block MeanSimulation::shard(int local) const {
   return part({0, elements_}, part_length(elements_, per_node_), static_cast<std::size_t>(local));
 }
 
-void OneBitSimulation::code(const Block& block, std::span<const float> live, std::vector<float>& p,
-                            std::vector<float>& e) const {
+MeanSimulation::MeanSimulation(int nodes, int per_node, const MeanConfig& config)
+    : MeanSimulation(nodes, per_node, config.elements,
+                     config.codec == "sign" ? config.scale_block : config.quant_block,
+                     config.scale_norm) {
+  if (config.codec != "sign") bits_ = config.codec.back() - '0';
+  config_ = config;
+}
+
+void MeanSimulation::code(const Block& block, std::span<const float> live, std::vector<float>& p,
+                          std::vector<float>& e) const {
+  const std::vector<float> before = p;
+  bits_ == 1 ? code_signs(block, live, p) : code_integers(block, live, p);
+  for (std::size_t k = block.begin; k < block.begin + block.count; ++k) {
+    const float left = before[k] - p[k];
+    switch (config_.feedback) {
+      case Feedback::kFull: e[k] = left; break;
+      case Feedback::kEma:
+        e[k] = static_cast<float>(config_.feedback_beta) * e[k] +
+               static_cast<float>(1 - config_.feedback_beta) * left;
+        break;
+      case Feedback::kDecay: e[k] = static_cast<float>(config_.feedback_decay) * left; break;
+      case Feedback::kNone: e[k] = 0; break;
+    }
+    if (!takes_part(live, k)) e[k] = 0;
+  }
+}
+
+void MeanSimulation::code_integers(const Block& block, std::span<const float> live,
+                                   std::vector<float>& p) const {
+  const std::size_t end = block.begin + block.count;
+  float most = 0;
+  for (std::size_t k = block.begin; k < end; ++k)
+    if (takes_part(live, k)) most = std::max(most, std::fabs(p[k]));
+  const auto levels = static_cast<float>(bits_ == 8 ? 127 : bits_ == 4 ? 7 : 1);
+  float scale = most / levels;
+  float inverse = 1 / scale;
+  if (most == 0 || !std::isfinite(inverse)) scale = inverse = 0;
+  for (std::size_t k = block.begin; k < end; ++k) {
+    const float code = std::clamp(std::nearbyint(p[k] * inverse), -levels, levels);
+    p[k] = takes_part(live, k) ? (code + 0.0F) * scale : 0;
+  }
+}
+
+void MeanSimulation::code_signs(const Block& block, std::span<const float> live,
+                                std::vector<float>& p) const {
   const std::size_t end = block.begin + block.count;
   std::vector<float> terms(block.count);
   std::size_t count = 0;
@@ -81,15 +123,12 @@ void OneBitSimulation::code(const Block& block, std::span<const float> live, std
   if (count != 0) scale = sum / static_cast<float>(count);
   if (norm_ == kernels::Norm::kL2) scale = std::sqrt(scale);
   for (std::size_t k = block.begin; k < end; ++k) {
-    const bool in = takes_part(live, k);
-    const float coded = in ? std::copysign(scale, p[k]) : scale;
-    e[k] = in ? p[k] - coded : 0;
-    p[k] = coded;
+    p[k] = takes_part(live, k) ? std::copysign(scale, p[k]) : scale;
   }
 }
 
-std::vector<float> OneBitSimulation::exchange(const std::vector<std::vector<float>>& inputs,
-                                              std::span<const float> live) {
+std::vector<float> MeanSimulation::exchange(const std::vector<std::vector<float>>& inputs,
+                                            std::span<const float> live) {
   std::vector<std::vector<float>> p(nodes_, std::vector<float>(elements_));
   const auto of_node = static_cast<float>(1.0 / static_cast<double>(per_node_));
   for (std::size_t node = 0; node < nodes_; ++node)
@@ -108,6 +147,11 @@ std::vector<float> OneBitSimulation::exchange(const std::vector<std::vector<floa
     q[k] = sum * of_all + server_[k];
   }
   for (const Block& block : blocks_) code(block, live, q, server_);
+  ++exchanges_;
+  if (config_.feedback == Feedback::kEma && exchanges_ % config_.feedback_reset == 0) {
+    for (auto& worker : worker_) std::ranges::fill(worker, 0.0F);
+    std::ranges::fill(server_, 0.0F);
+  }
   return q;
 }
 

@@ -1,0 +1,323 @@
+#include "laconic/device/host.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "laconic/kernels/dense.h"
+#include "laconic/kernels/random_sign.h"
+
+namespace laconic::inline device {
+namespace {
+
+constexpr std::size_t kWord = 64;
+constexpr std::size_t kTileWords = kTile / kWord;
+
+constexpr std::size_t words_of(std::size_t count) { return (count + kWord - 1) / kWord; }
+
+// The longest run of whole blocks that fits a tile; the block itself where it is longer.
+constexpr std::size_t item_of(std::size_t block) {
+  return block > kTile ? block : kTile / block * block;
+}
+
+// Calls work(begin, count, thread) for the pieces of at most `piece` elements of [begin, begin +
+// count).
+template <typename Work>
+void for_each_piece(Pool& pool, std::size_t begin, std::size_t count, std::size_t piece,
+                    const Work& work) {
+  if (count == 0) return;
+  pool.run((count + piece - 1) / piece, [&](std::size_t i, int thread) {
+    const std::size_t at = i * piece;
+    work(begin + at, std::min(piece, count - at), thread);
+  });
+}
+
+// A tile has at most 64 words, so its activity is one integer.
+void store_activity(std::uint64_t active, std::size_t count, std::uint8_t* out) {
+  const std::size_t words = words_of(count);
+  if (words < kWord) active &= (std::uint64_t{1} << words) - 1;
+  std::memcpy(out, &active, (words + 7) / 8);
+}
+
+}  // namespace
+
+// Vocabulary: a block is what a codec encodes at once; a tile is the part of it that is worked on
+// in L1 (a whole block unless blocks are long). p = a + e is what is encoded: a this rank's values,
+// or the mean of all on the owner of a chunk; e the residual. C(p) is what receivers decode, and p
+// - C(p) is the next residual.
+
+// A block of a range: `begin` counts from the range's beginning, as messages do.
+struct HostDevice::Block {
+  std::size_t begin, count, in_vector;
+  int thread;
+};
+
+namespace {
+
+template <typename Work>
+void for_each_tile(std::size_t capacity, std::size_t begin, std::size_t count, const Work& work) {
+  for (std::size_t done = 0; done < count; done += kTile)
+    work(Codec::Part{capacity, begin + done, std::min(kTile, count - done)});
+}
+
+// Of the tile that begins `at` elements into the range.
+const float* added_at(const Residual& residual, std::size_t at) {
+  return residual.kept && residual.added ? residual.added + at : residual.added;
+}
+
+const float* live_at(const EncodeJob& job, std::size_t at) {
+  return job.live ? job.live + job.range.begin + at : nullptr;
+}
+
+}  // namespace
+
+HostDevice::HostDevice(int threads)
+    : pool_(threads),
+      scratch_(kTile * static_cast<std::size_t>(threads)),
+      results_(static_cast<std::size_t>(threads)) {}
+
+std::unique_ptr<Device> make_host_device(int threads) {
+  return std::make_unique<HostDevice>(threads);
+}
+
+void HostDevice::reserve(const Codec* codec, std::size_t messages) {
+  const std::size_t planes =
+      static_cast<std::size_t>(kernels::planes_of(static_cast<int>(messages)));
+  const std::size_t needed = codec ? codec->workspace_size(messages)
+                                   : 2 * messages * sizeof(void*) + kTileWords * (8 * planes + 2);
+  const std::size_t size = (needed + 63) / 64 * 64;
+  if (size <= workspace_size_) return;
+  workspace_size_ = size;
+  workspace_ = Buffer<std::byte>(size * static_cast<std::size_t>(pool_.threads()));
+}
+
+// A pool's item is a run of whole blocks that fits a tile, or one long block.
+template <typename Work>
+void HostDevice::for_each_block(const Range& range, std::size_t block, const Work& work) {
+  if (block == 0) block = range.count;
+  if (block == 0) return;
+  for_each_piece(pool_, 0, range.count, item_of(block),
+                 [&](std::size_t begin, std::size_t count, int thread) {
+                   for (std::size_t at = begin; at < begin + count; at += block)
+                     work(Block{at, std::min(block, begin + count - at), range.begin + at, thread});
+                 });
+}
+
+// make(part, p, block) leaves the measured p of a tile in `p`. False, with nothing changed, when
+// the block cannot be encoded.
+template <typename Make>
+bool HostDevice::encode_block(const EncodeJob& job, const Block& at, Codec::Block& block,
+                              const Make& make) {
+  const bool at_once = at.count <= kTile;
+  float* p = nullptr;
+  const auto make_p = [&](const Codec::Part& part, Codec::Block& measured) {
+    p = job.codec->in_place(job.out, part);
+    if (p == nullptr) p = scratch(at.thread);
+    return make(part, p, measured);
+  };
+  bool good = true;
+  for_each_tile(job.range.capacity, at.begin, at.count,
+                [&](const Codec::Part& part) { good = good && make_p(part, block); });
+  if (!good || !job.codec->settle(at.count, block)) return false;
+  for_each_tile(job.range.capacity, at.begin, at.count, [&](const Codec::Part& part) {
+    if (!at_once) {
+      Codec::Block again;
+      make_p(part, again);
+    }
+    // The feedback policies differ here alone. What is left out, times gain and share, is the
+    // residual, or is added to a share of the residual before; without `kept` it is dropped.
+    const Residual& residual = job.residual;
+    float* kept = residual.kept ? residual.kept + part.begin : p;
+    float* left = residual.keep != 0 || residual.share == 0 ? p : kept;
+    job.codec->encode(p, live_at(job, part.begin), part, block, residual.gain * residual.share,
+                      left, job.out);
+    if (left == kept) return;
+    if (residual.share == 0)
+      std::fill_n(kept, part.count, 0.0F);
+    else
+      kernels::blend(residual.keep, left, live_at(job, part.begin), part.count, kept);
+  });
+  return true;
+}
+
+// Statistics, while the block is in L1.
+void HostDevice::sample(const EncodeJob& job, const Block& at) {
+  EncodeResult& result = results_[static_cast<std::size_t>(at.thread)];
+  for_each_tile(job.range.capacity, at.begin, at.count, [&](const Codec::Part& part) {
+    result.residual += kernels::sum_of_squares(job.residual.kept + part.begin, part.count) /
+                       (job.residual.gain * job.residual.gain);
+    result.sent +=
+        kernels::sum_of_squares(job.codec->decode(job.out, part, scratch(at.thread)), part.count);
+  });
+}
+
+EncodeResult HostDevice::encode(const EncodeValues& job) {
+  const EncodeJob& to = job.to;
+  const Codec& codec = *to.codec;
+  std::ranges::fill(results_.span(), EncodeResult{});
+  for_each_block(to.range, to.block, [&](const Block& at) {
+    const auto values = [&](bool fallback) {
+      return [&, fallback](const Codec::Part& part, float* p, Codec::Block& block) {
+        Tile tile{.begin = to.range.begin + part.begin,
+                  .count = part.count,
+                  .values = p,
+                  .fallback = fallback};
+        const bool good = fill(job.source, tile) || codec.exact();
+        codec.measure(tile.values, added_at(to.residual, part.begin), live_at(to, part.begin),
+                      part.count, p, block);
+        return good;
+      };
+    };
+    Codec::Block block;
+    if (!encode_block(to, at, block, values(false))) {
+      ++results_[static_cast<std::size_t>(at.thread)].bad;
+      block = {};
+      // The block cannot be encoded even so: it decodes to 0 and the residual stays.
+      if (!encode_block(to, at, block, values(true)))
+        return codec.clear({to.range.capacity, at.begin, at.count}, to.out);
+    }
+    if (job.spent) std::memset(job.spent + at.in_vector, 0, 4 * at.count);
+    const std::size_t number =
+        (at.in_vector - job.sampled_from) / std::max<std::size_t>(to.block, 1);
+    if (to.residual.kept && number % 16 == 0) sample(to, at);
+  });
+  EncodeResult all;
+  for (const EncodeResult& one : results_.span()) {
+    all.bad += one.bad;
+    all.sent += one.sent;
+    all.residual += one.residual;
+  }
+  return all;
+}
+
+void HostDevice::combine(const CombineMessages& job) {
+  const EncodeJob& to = job.to;
+  for_each_block(to.range, to.block, [&](const Block& at) {
+    const auto mean = [&](const Codec::Part& part, float* q, Codec::Block& block) {
+      to.codec->combine(job.messages, part, job.factor, added_at(to.residual, part.begin),
+                        live_at(to, part.begin), q, block, workspace(at.thread));
+      return true;
+    };
+    Codec::Block block;
+    if (!encode_block(to, at, block, mean))
+      to.codec->clear({to.range.capacity, at.begin, at.count}, to.out);
+  });
+}
+
+void HostDevice::decode(const DecodeMessage& job) {
+  for_each_block(job.range, job.block, [&](const Block& at) {
+    for_each_tile(job.range.capacity, at.begin, at.count, [&](const Codec::Part& part) {
+      take(job.sink, job.range.begin + part.begin,
+           {job.codec->decode(job.message, part, scratch(at.thread)), part.count});
+    });
+  });
+}
+
+void HostDevice::share(const ShareValues& job, std::uint64_t& bad) {
+  Counter found{0};
+  const Range& range = job.range;
+  const std::size_t piece = job.block == 0 ? range.count : job.block;
+  for_each_piece(pool_, range.begin, range.count, piece,
+                 [&](std::size_t begin, std::size_t count, int) {
+                   float* to = job.out + (begin - range.begin);
+                   if (!fill_floats(job.source, begin, count, false, to) && job.falls_back) {
+                     found.fetch_add(1, std::memory_order_relaxed);
+                     fill_floats(job.source, begin, count, true, to);
+                   }
+                   if (job.spent) std::memset(job.spent + begin, 0, 4 * count);
+                 });
+  bad += found.load();
+}
+
+void HostDevice::share(const ShareSigns& job) {
+  const Range& range = job.range;
+  for_each_piece(pool_, range.begin, range.count, kTile,
+                 [&](std::size_t begin, std::size_t count, int thread) {
+                   const std::size_t at = begin - range.begin;
+                   Tile tile{
+                       .begin = begin, .count = count, .values = scratch(thread), .random = true};
+                   fill(job.source, tile);
+                   kernels::ratio_to_bf16(tile.values, tile.bounds, count, job.out + at);
+                   store_activity(tile.active, count, job.active + at / kWord / 8);
+                 });
+}
+
+void HostDevice::draw(const DrawSigns& job) {
+  const Range& range = job.range;
+  for_each_piece(pool_, range.begin, range.count, kTile,
+                 [&](std::size_t begin, std::size_t count, int thread) {
+                   const std::size_t at = begin - range.begin;
+                   Tile tile{.begin = begin,
+                             .count = count,
+                             .values = scratch(thread),
+                             .random = true,
+                             .draw = &job.draw,
+                             .bits = job.bits + at / 8};
+                   if (job.wanted) {
+                     tile.wanted = 0;
+                     for (std::size_t w = 0; w < words_of(count); ++w)
+                       tile.wanted |= std::uint64_t{job.wanted[at / kWord + w] != 0} << w;
+                   }
+                   fill(job.source, tile);
+                   store_activity(tile.active, count, job.active + at / kWord / 8);
+                   if (tile.drawn) return;
+                   if (!job.wanted)
+                     return kernels::draw(job.draw, begin, tile.values, tile.bounds, count,
+                                          tile.bits);
+                   for (std::size_t w = 0; w < words_of(count); ++w)
+                     if ((tile.wanted >> w & 1) != 0)
+                       kernels::draw(job.draw, begin + w * kWord, tile.values + w * kWord,
+                                     tile.bounds ? tile.bounds + w * kWord : nullptr,
+                                     std::min(kWord, count - w * kWord), tile.bits + 8 * w);
+                 });
+}
+
+void HostDevice::count(const CountSigns& job) {
+  const Range& range = job.range;
+  const std::size_t messages = job.bits.size();
+  const int planes = kernels::planes_of(static_cast<int>(messages));
+  const auto plane_bytes = 8 * static_cast<std::size_t>(planes);
+  for_each_piece(
+      pool_, range.begin, range.count, kTile,
+      [&](std::size_t begin, std::size_t count, int thread) {
+        const std::size_t at = begin - range.begin, word = at / kWord, words = words_of(count);
+        auto** bits = reinterpret_cast<const std::uint8_t**>(workspace(thread));
+        const std::uint8_t** active = bits + messages;
+        for (std::size_t r = 0; r < messages; ++r) {
+          bits[r] = job.bits[r] + at / 8;
+          active[r] = job.active[r] + word / 8;
+        }
+        auto* counts = reinterpret_cast<std::uint8_t*>(active + messages);
+        auto* voters = reinterpret_cast<std::uint16_t*>(counts + kTileWords * plane_bytes);
+        kernels::count_signs(bits, active, static_cast<int>(messages), words, counts, voters);
+        if (!job.redraw) {
+          std::memcpy(job.out + word * plane_bytes, counts, words * plane_bytes);
+          std::memcpy(job.extras + 2 * word, voters, 2 * words);
+          return;
+        }
+        kernels::redraw(*job.redraw, begin, counts, voters, planes, count, job.out + at / 8);
+        std::uint64_t any = 0;
+        for (std::size_t w = 0; w < words; ++w) any |= std::uint64_t{voters[w] != 0} << w;
+        store_activity(any, count, job.extras + word / 8);
+      });
+}
+
+void HostDevice::read(const ReadSigns& job) {
+  const Range& range = job.range;
+  for_each_piece(pool_, range.begin, range.count, kTile,
+                 [&](std::size_t begin, std::size_t count, int thread) {
+                   const std::size_t at = begin - range.begin, word = at / kWord;
+                   float* out = scratch(thread);
+                   if (job.planes > 0) {
+                     std::uint16_t voters[kTileWords];
+                     std::memcpy(voters, job.extras + 2 * word, 2 * words_of(count));
+                     kernels::counts_to_floats(
+                         job.bits + word * 8 * static_cast<std::size_t>(job.planes), voters,
+                         job.planes, count, out);
+                   } else {
+                     kernels::signs_to_floats(job.bits + at / 8, job.extras + word / 8, count, out);
+                   }
+                   take(job.sink, begin, {out, count});
+                 });
+}
+
+}  // namespace laconic::inline device

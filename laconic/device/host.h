@@ -1,0 +1,56 @@
+#pragma once
+
+#include "laconic/core/buffer.h"
+#include "laconic/device/jobs.h"
+
+namespace laconic::inline device {
+
+// Memory and threads of this process. Works in tiles that stay in L1 between the steps of a pass.
+class HostDevice final : public Device {
+ public:
+  // REQUIRES: threads >= 1 (throws otherwise).
+  explicit HostDevice(int threads = 1);
+
+  void run(const Pass& pass) override;
+  void run(const Source& source, const Sink& sink, std::size_t elements, float* spent) override;
+  void share(const ShareValues& job, std::uint64_t& bad) override;
+  EncodeResult encode(const EncodeValues& job) override;
+  void combine(const CombineMessages& job) override;
+  void decode(const DecodeMessage& job) override;
+  void share(const ShareSigns& job) override;
+  void draw(const DrawSigns& job) override;
+  void count(const CountSigns& job) override;
+  void read(const ReadSigns& job) override;
+  void reserve(const Codec* codec, std::size_t messages) override;
+  Pool& pool() noexcept override { return pool_; }
+
+ private:
+  struct Block;
+  // A tile per thread.
+  float* scratch(int thread) const {
+    return scratch_.data() + kTile * static_cast<std::size_t>(thread);
+  }
+  std::byte* workspace(int thread) const {
+    return workspace_.data() + workspace_size_ * static_cast<std::size_t>(thread);
+  }
+  template <typename Work>
+  void for_each_block(const Range& range, std::size_t block, const Work& work);
+  template <typename Make>
+  bool encode_block(const EncodeJob& job, const Block& at, Codec::Block& block, const Make& make);
+  void sample(const EncodeJob& job, const Block& at);
+
+  Pool pool_;
+  Buffer<float> scratch_;
+  std::size_t workspace_size_ = 0;  // of a thread
+  Buffer<std::byte> workspace_;
+  Buffer<EncodeResult> results_;  // of each thread
+};
+
+// Tile by tile, on the host: values of a source, a mean into a sink.
+bool fill(const Source& source, Tile& tile);
+// Copies values of any number of tiles to `out`; false when any tile was not finite.
+bool fill_floats(const Source& source, std::size_t begin, std::size_t count, bool fallback,
+                 float* out);
+void take(const Sink& sink, std::size_t begin, std::span<const float> mean);
+
+}  // namespace laconic::inline device

@@ -1,0 +1,247 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <variant>
+
+#include "laconic/core/parallel.h"
+#include "laconic/kernels/arithmetic.h"
+
+// What a method does to memory, as plain data: a closed list of operations with their pointers and
+// scalars. A Device runs them. Pointers are of whole vectors (a bucket), so an operation can be run
+// on any range of it; memory and counters outlive the run.
+//
+//   Source   this rank's values, which an exchange encodes; they never touch memory
+//   Sink     what is done with the mean, as it is decoded
+//   Pass     an update without an exchange
+namespace laconic::inline device {
+
+using Counter = std::atomic<std::uint64_t>;
+
+// Elements that a host device works on at once.
+inline constexpr std::size_t kTile = 4096;
+
+// A piece of the vector that stays in L1, for functions of the host (Fill). It writes this rank's
+// values to `values`, or points it at memory of its own that stays as it is until the exchange is
+// over. What follows `random` concerns random signs only.
+struct Tile {
+  std::size_t begin = 0, count = 0;
+  float* values = nullptr;
+  bool fallback = false;  // the block was found bad: give what stands for it (lossy codecs only)
+
+  bool random = false;            // the rest is wanted
+  const float* bounds = nullptr;  // b of each value, so that |value| <= b; null: 1
+  std::uint64_t active = ~0ULL;   // one bit per word of 64
+  // Not null: the `wanted` words may be drawn at once into `bits`; then `drawn` is set.
+  const kernels::Draw* draw = nullptr;
+  std::uint64_t wanted = ~0ULL;
+  std::uint8_t* bits = nullptr;
+  bool drawn = false;
+};
+
+// Functions of the caller's own, host devices only: for methods outside of the library, and tests.
+// Both may be called from several threads at once, on different tiles.
+//
+// Fill returns false when the tile holds something not finite: a lossy codec then asks again with
+// `fallback`. It may ask for a tile twice anyway (blocks longer than a tile), so for lossy codecs
+// fill changes nothing that it reads.
+using Fill = FunctionRef<bool(Tile&)>;
+using Take = FunctionRef<void(std::size_t begin, std::span<const float> mean)>;
+
+// How bad blocks are found and counted: in pieces of `block` elements (0 or more than a tile: a
+// whole tile).
+struct BadBlocks {
+  std::size_t block = 0;
+  Counter* count = nullptr;
+};
+
+// A variance floor per scale block: block i has [begins[i], begins[i + 1]), the last one ends with
+// the vector.
+struct FloorTable {
+  std::span<const std::size_t> begins;
+  std::span<const float> floors;
+  std::size_t elements = 0;
+
+  std::size_t end(std::size_t block) const noexcept {
+    return block + 1 < begins.size() ? begins[block + 1] : elements;
+  }
+};
+
+// Sources.
+
+struct Source;
+
+// The values themselves. `checked`: something not finite makes a block bad, which then counts as 0.
+struct Values {
+  const float* values;
+  bool checked = false;
+};
+
+// beta1*m + (1-beta1)*g, and m where g is bad. `exact_bad` counts bad tiles of exact exchanges;
+// null: a lossy codec asks again, block by block.
+struct Momentum {
+  kernels::AdamStep step;
+  const float *g, *m;
+  Counter* exact_bad;
+};
+
+// pending*shrink + rate*(beta1*m + (1-beta1)*g), without g where it is bad; g null: always.
+struct PendingMomentum {
+  kernels::AdamStep step;
+  float shrink;
+  const float *g, *m, *pending;
+  Counter* exact_bad;
+};
+
+// Updates m and b, the decaying means of g and |g|, and gives m/b. A bad block's m and b stay, and
+// its words are not active.
+struct SignMoments {
+  kernels::BirderMoments step;
+  const float* g;
+  float *m, *b;
+  BadBlocks bad;
+};
+
+// What the ranks of a node shared of a range that begins at `begin`: the sum of fp32 values, in rank
+// order, times `factor`.
+struct NodeSum {
+  std::span<const std::byte* const> shares;
+  float factor;
+  std::size_t begin;
+};
+
+// The same for signs: the mean of bf16 values over the ranks on which a word is active. Activity
+// follows `capacity` values.
+struct NodeSigns {
+  std::span<const std::byte* const> shares;
+  std::size_t begin, capacity;
+};
+
+// A residual of elements [begin, begin + values.size()), times `gain`.
+struct Addend {
+  std::span<const float> values;
+  std::size_t begin;
+  float gain;
+};
+
+// Another source with residuals added, and 0 where `live` is 0 (null: nowhere). Its bad blocks are
+// counted and replaced by what stands for them.
+struct Corrected {
+  const Source* of;
+  std::span<const Addend> residuals;
+  const float* live;
+  BadBlocks bad;
+};
+
+// Another source, whose values are also written to memory.
+struct RecordedSource {
+  const Source* of;
+  float* values;
+};
+
+struct Source : std::variant<Fill, Values, Momentum, PendingMomentum, SignMoments, NodeSum,
+                             NodeSigns, Corrected, RecordedSource> {
+  using variant::variant;
+};
+
+// Sinks. `mean` is what was decoded.
+
+struct Sink;
+
+struct Store {
+  float* to;
+};
+
+// m = momentum*m + mean; x = x*decay - lr*m. Bad blocks are left.
+struct SgdmUpdate {
+  kernels::SgdmStep step;
+  float *m, *x;
+  BadBlocks bad;
+};
+
+// One AdamW step of elements [begin, begin + count).
+struct AdamPart {
+  std::size_t begin = 0, count = 0;
+  kernels::AdamStep step;
+};
+
+// AdamW on the mean; parts differ where ranges rested. Bad blocks are left.
+struct AdamWUpdate {
+  std::span<const AdamPart> parts;
+  float *m, *v, *x;
+  BadBlocks bad;
+};
+
+// Both moments take the mean. The words of a bad block are marked in `left`, a byte per word of 64.
+struct MomentsUpdate {
+  kernels::AdamStep step;
+  float *m, *v;
+  std::uint8_t* left;
+  BadBlocks bad;
+};
+
+// m = mean, then x = x*decay - (rate*m)/D with the block's floor.
+struct MomentumApply {
+  kernels::AdamStep step;
+  FloorTable floors;
+  float* m;
+  const float* v;
+  float* x;
+};
+
+// m = mean*inverse_gain (m null: it stays); x = x_sync = decay*x_sync - mean/D.
+struct PendingSync {
+  kernels::AdamStep step;
+  float inverse_gain;
+  FloorTable floors;
+  float* m;
+  const float* v;
+  float *x_sync, *x;
+};
+
+// x = x*decay - lr*mean.
+struct SignUpdate {
+  float lr, decay;
+  float* x;
+};
+
+// Another sink; the mean is also written to memory.
+struct RecordedSink {
+  const Sink* of;
+  float* values;
+};
+
+struct Sink : std::variant<Take, Store, SgdmUpdate, AdamWUpdate, MomentsUpdate, MomentumApply,
+                           PendingSync, SignUpdate, RecordedSink> {
+  using variant::variant;
+};
+
+// Passes, each over its whole vector, block by block of `floors`.
+
+// A local step; without g in bad blocks.
+struct LocalStep {
+  kernels::AdamStep step;
+  float shrink;
+  const float* g;
+  float* m;
+  const float* v;
+  float *pending, *x;
+  FloorTable floors;
+  Counter* bad;
+};
+
+// x = x*decay - (rate*m)/D, written to `copy` too; blocks with a word marked in `left` stay.
+struct MomentsApply {
+  kernels::AdamStep step;
+  float* m;
+  const float* v;
+  float *x, *copy;
+  const std::uint8_t* left;
+  FloorTable floors;
+};
+
+using Pass = std::variant<LocalStep, MomentsApply>;
+
+}  // namespace laconic::inline device

@@ -1,0 +1,198 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "laconic/core/random.h"
+
+// The arithmetic of one element, written once: the scalar reference loops over it, and kernels for
+// other devices call it. Every operation is rounded to fp32 in the written order; no product and sum
+// may be fused, which is the compiler's flags to keep (-ffp-contract=off). Only functions that CUDA
+// has in the global namespace are used: copysignf, fabsf, rintf, sqrtf.
+#ifdef __CUDACC__
+#define LACONIC_HOST_DEVICE __host__ __device__
+#else
+#define LACONIC_HOST_DEVICE
+#endif
+
+namespace laconic::kernels {
+
+// Gradients beyond this count as not finite.
+inline constexpr float kLargestGradient = 1e16F;
+
+LACONIC_HOST_DEVICE inline bool is_finite(float gradient) {
+  return fabsf(gradient) <= kLargestGradient;
+}
+
+// The residual that keeps a share of the one before.
+LACONIC_HOST_DEVICE inline float blended(float keep, float r, float e) { return keep * e + r; }
+
+// Signs with one scale per block.
+
+enum class Norm : std::uint8_t { kL2, kL1 };
+
+// Lane j of a sum holds elements j, j+16, j+32, … in order.
+struct Lanes {
+  alignas(64) float lane[16] = {};
+};
+
+// What p adds to the sum of its lane.
+LACONIC_HOST_DEVICE inline float weight_of(float p, Norm norm) {
+  return norm == Norm::kL2 ? p * p : fabsf(p);
+}
+// C(p).
+LACONIC_HOST_DEVICE inline float decoded(float scale, bool negative) {
+  return copysignf(scale, negative ? -1.0F : 1.0F);
+}
+LACONIC_HOST_DEVICE inline float residual_of(float p, float scale, float gain) {
+  return (p - copysignf(scale, p)) * gain;
+}
+
+// Integers of 8, 4 or 2 bits with one scale per block.
+
+// L: codes are -L to L.
+LACONIC_HOST_DEVICE constexpr int largest_code(int bits) { return (1 << (bits - 1)) - 1; }
+// s = M/L of a block's largest magnitude M; 0 where 1/s would not be finite, so that every code is
+// 0.
+LACONIC_HOST_DEVICE inline float integer_scale(float largest, int bits) {
+  const float scale = largest / static_cast<float>(largest_code(bits));
+  return 1.0F / scale <= 3.40282347e38F ? scale : 0.0F;
+}
+// r = 1/s, 0 where s is 0.
+LACONIC_HOST_DEVICE inline float inverse_scale(float scale) {
+  return scale == 0 ? 0.0F : 1.0F / scale;
+}
+// p*r, rounded to the nearest integer, ties to even, and clamped: L is an integer, so it may be
+// clamped first.
+LACONIC_HOST_DEVICE inline int code_of(float p, float inverse, int largest) {
+  const auto bound = static_cast<float>(largest);
+  const float u = p * inverse;
+  return static_cast<int>(rintf(u < -bound ? -bound : bound < u ? bound : u));
+}
+// C(p).
+LACONIC_HOST_DEVICE inline float decoded(float scale, int code) {
+  return static_cast<float>(code) * scale;
+}
+LACONIC_HOST_DEVICE inline float residual_of(float p, float scale, int code, float gain) {
+  return (p - decoded(scale, code)) * gain;
+}
+
+// Random signs.
+
+// Which random numbers a draw uses. Element k of the vector takes 16 bits: the (k % 8)-th 16-bit
+// piece, in memory order, of philox({stream, rank, bucket, k / 8}, key); s = piece/32768 - 1 +
+// 1/65536.
+struct Draw {
+  PhiloxKey key{};  // (seed, step)
+  Stream stream = Stream::kWorkerDraw;
+  std::uint32_t rank = 0, bucket = 0;
+};
+
+LACONIC_HOST_DEVICE inline float uniform_of(std::uint32_t piece) {
+  return static_cast<float>(piece) / 32768.0F - 1.0F + 1.0F / 65536.0F;
+}
+// +1 with probability (1 + m/b)/2 over s.
+LACONIC_HOST_DEVICE inline bool is_plus(float s, float m, float b) {
+  const float threshold = s * b;
+  return m > threshold || (m == threshold && s < 0);
+}
+// clamp(m/b, -1, 1), 0 where b is 0.
+LACONIC_HOST_DEVICE inline float ratio_of(float m, float b) {
+  if (b == 0) return 0;
+  const float u = m / b;
+  return u < -1.0F ? -1.0F : 1.0F < u ? 1.0F : u;
+}
+
+// Bits of the number of +1 among n ranks: ceil(log2(n + 1)).
+constexpr int planes_of(int ranks) noexcept {
+  int planes = 0;
+  while ((1 << planes) <= ranks) ++planes;
+  return planes;
+}
+
+// The moments that signs are drawn from.
+struct BirderMoments {
+  float beta, one_minus_beta;
+};
+// m = beta*m + (1-beta)*g; b = beta*b + (1-beta)*|g|; where b < 2^-100, m = b = 0.
+LACONIC_HOST_DEVICE inline void next_moments(const BirderMoments& step, float g, float& m,
+                                             float& b) {
+  m = step.beta * m + step.one_minus_beta * g;
+  b = step.beta * b + step.one_minus_beta * fabsf(g);
+  if (b < 0x1p-100F) m = b = 0;
+}
+LACONIC_HOST_DEVICE inline float signed_step(float lr, float decay, float r, float x) {
+  return x * decay - lr * r;
+}
+
+// SGD with momentum.
+
+struct SgdmStep {
+  float momentum, lr, decay;  // decay = 1 - lr*wd
+};
+LACONIC_HOST_DEVICE inline void sgdm_element(const SgdmStep& step, float g, float& m, float& x) {
+  m = step.momentum * m + g;
+  x = x * step.decay - step.lr * m;
+}
+
+// The Adam family. D is sqrt(max(v, floor) * correction) + epsilon. An element with v == 0 is dead:
+// its m (and pending) is held at 0 and only weight decay moves it.
+
+struct AdamStep {
+  float beta1, one_minus_beta1, beta2, one_minus_beta2;
+  float rate;        // a_t = lr/(1 - beta1^t)
+  float decay;       // 1 - lr*wd; at a sync: w, their product over the interval
+  float correction;  // 1/(1 - beta2^J)
+  float epsilon;
+  float floor = 0;  // 0.01 * the block's mean v where a coded mean is applied, else 0
+};
+
+LACONIC_HOST_DEVICE inline float next_momentum(const AdamStep& step, float g, float m) {
+  return step.beta1 * m + step.one_minus_beta1 * g;
+}
+LACONIC_HOST_DEVICE inline float next_variance(const AdamStep& step, float g, float v) {
+  return step.beta2 * v + step.one_minus_beta2 * (g * g);
+}
+// The comparison is false for NaN: a NaN in v is not hidden by the floor, as by fmaxf.
+LACONIC_HOST_DEVICE inline float divisor(const AdamStep& step, float v, float floor) {
+  return sqrtf((v < floor ? floor : v) * step.correction) + step.epsilon;
+}
+LACONIC_HOST_DEVICE inline void adamw_element(const AdamStep& step, float g, float& m, float& v,
+                                              float& x) {
+  m = next_momentum(step, g, m);
+  v = next_variance(step, g, v);
+  x = x * step.decay - (step.rate * m) / divisor(step, v, v);
+}
+LACONIC_HOST_DEVICE inline void adam_apply_element(const AdamStep& step, float v, float& m,
+                                                   float& x) {
+  x = x * step.decay;
+  if (v == 0)
+    m = 0;
+  else
+    x = x - (step.rate * m) / divisor(step, v, step.floor);
+}
+// `next_m` is the momentum that this rank would have by itself.
+LACONIC_HOST_DEVICE inline float pending_message(const AdamStep& step, float shrink, float next_m,
+                                                 float pending) {
+  return pending * shrink + step.rate * next_m;
+}
+LACONIC_HOST_DEVICE inline void pending_local(const AdamStep& step, float shrink, float next_m,
+                                              float v, float& m, float& pending, float& x) {
+  if (v == 0) {
+    m = pending = 0;
+    return;
+  }
+  m = next_m;
+  const float d = step.rate * m;
+  pending = pending * shrink + d;
+  x = x - d / divisor(step, v, step.floor);
+}
+// Returns x_sync. `m` is null where it stays.
+LACONIC_HOST_DEVICE inline float pending_sync(const AdamStep& step, float inverse_gain, float mean,
+                                              float v, float x_sync, float* m) {
+  const float decayed = step.decay * x_sync;
+  if (m) *m = v == 0 ? 0.0F : mean * inverse_gain;
+  return v == 0 ? decayed : decayed - mean / divisor(step, v, step.floor);
+}
+
+}  // namespace laconic::kernels

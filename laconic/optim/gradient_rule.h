@@ -1,0 +1,83 @@
+#pragma once
+
+#include "laconic/optim/option.h"
+#include "laconic/optim/rule.h"
+#include "laconic/optim/schedule.h"
+
+namespace laconic::inline optim {
+
+// Options of methods that work on the mean of the gradient: its codec, and what becomes of what a
+// lossy one leaves out.
+std::vector<Option> gradient_options();
+// The same after a method's own.
+std::vector<Option> with_gradient_options(std::vector<Option> own);
+// Error(kInvalidArgument) for a codec that does not learn under these methods.
+void check_gradient_codec(OptimizerConfig& config);
+// The codec of the mean: Method::coded_with.
+std::string gradient_codec(const OptimizerConfig& config);
+// A step of the codec's kind every step, and how many they are.
+std::unique_ptr<Schedule> gradient_schedule(const OptimizerConfig& config);
+Rounds gradient_rounds(const OptimizerConfig& config, std::int64_t steps);
+
+// A rule that works on the mean of the gradient, exact or coded. The mean goes straight into the
+// update, unless a decision over all of an exact one comes first: with clipping it replaces the
+// gradient, and where it is deferred it is kept beside the gradient. A bad block of a coded mean
+// counts as 0 on its rank, which sends its residual alone.
+template <class Base>
+class GradientRule : public Base {
+ public:
+  explicit GradientRule(const Bucket& bucket)
+      : Base(bucket), mean_(this->make_gradient_mean()), coded_(this->codes_gradients()) {
+    if (coded_) this->means_ = {mean_.get()};
+  }
+
+  void step(const Step& step) override {
+    const Values source{this->bucket_.g.data(), coded_};
+    if (step.kind != Step::Kind::kCoded) return mean_->exchange(source, update(step), {});
+    this->exchange(*mean_, source, update(step), step);
+  }
+  void average(const Step&) override {
+    if (!this->bucket_.deferred) return mean_->reduce(this->bucket_.g);
+    if (held_.empty()) held_ = Buffer<float>(this->bucket_.x.size());
+    mean_->exchange(gradient(), Store{held_.data()}, {});
+  }
+  void apply(const Step& step) override {
+    const float* mean = this->bucket_.deferred ? held_.data() : this->bucket_.g.data();
+    this->bucket_.device->run(Values{mean}, update(step), this->bucket_.x.size());
+  }
+  std::vector<State> state() override {
+    std::vector<State> all = moments();
+    for (State& one : mean_->state()) all.push_back(std::move(one));
+    return all;
+  }
+  double residual_ratio() const override { return mean_->residual_ratio(); }
+  std::string describe() const override { return mean_->describe(); }
+
+  // With e the mean worker residual and the server residuals, every worker's is e, and the owners'
+  // are 0.
+  void redistribute(const Rule::Whole& whole, const Step&) override {
+    const Buffer<float> e = this->residuals_in(whole);
+    for (const State& state : mean_->state()) {
+      if (state.role != Role::kResidual) continue;
+      if (state.spread == Spread::kMean)
+        std::ranges::copy(e.span().subspan(state.begin, state.values.size()), state.values.begin());
+      else
+        std::ranges::fill(state.values, 0.0F);
+    }
+  }
+
+ protected:
+  // What the mean does to the weights. What it points at lives until the next call.
+  virtual Sink update(const Step& step) = 0;
+  // State beside what the mean keeps.
+  virtual std::vector<State> moments() = 0;
+
+ private:
+  Values gradient() const { return {this->bucket_.g.data()}; }
+
+  std::unique_ptr<Mean> mean_;
+  bool coded_;
+  Buffer<float> held_;
+};
+
+}  // namespace laconic::inline optim

@@ -1,0 +1,382 @@
+# Written by tests/python/stub.py; a test compares.
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, Literal
+
+import torch.distributed as dist
+from torch import Tensor
+
+from .optimizer import Optimizer
+
+__all__ = ["SGD", "AdamW", "OneBitAdam", "ZeroOneAdam", "Birder", "methods"]
+
+def methods() -> list[dict[str, Any]]: ...
+
+class SGD(Optimizer):
+    """SGD with momentum on the mean of the gradients, exact or with eight or four bits per parameter; weight decay is decoupled, torch.optim.SGD's is not.
+
+    Sutskever et al., On the importance of initialization and momentum in deep learning, ICML 2013.
+
+    Args:
+        params: parameters or groups; a group may have its own lr, weight_decay and compress=False (exact means)
+        lr: learning rate
+        momentum: decay of the momentum
+        weight_decay: decoupled weight decay; groups may have their own
+        codec: how the mean of the gradients travels: int8 and int4 are lossy
+        feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges (LoCo), or
+            dropped
+        feedback_reset: feedback = ema begins anew after so many; 0: never
+        quant_block: int8 and int4: elements that share a scale
+        total_steps: length of the run, from which schedules follow
+        scale_block: elements that share a scale, and are left out together when one is not finite
+        bf16: send exact means as bf16
+        seed: key of the random numbers
+        strict: exchange = auto decides once, before the first coded step
+        shadow_every: compare coded with exact means every so many steps; 0: never
+        verify_every: prove that replicas are equal every so many steps; 0: never
+        process_group: of the ranks that train together; None: all
+        ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
+            None: coded between all ranks
+        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        max_grad_norm: clip gradients to this norm over all ranks; 0: never
+        exchange: for methods that code
+        overlap: let exchanges begin while backward is running
+        threads: threads of each rank; None: torch.get_num_threads()
+        timeout: a timedelta; None: the process group's
+
+    >>> import torch, laconic
+    >>> weight = torch.nn.Parameter(torch.zeros(1000))
+    >>> optimizer = laconic.SGD([weight], lr=1e-2, total_steps=100)
+    >>> for _ in range(20):
+    ...     optimizer.zero_grad()
+    ...     (weight - 1).square().sum().backward()
+    ...     optimizer.step()
+    >>> optimizer.stats()["step"], bool((weight > 0).all())
+    (20, True)
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 0.001,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        *,
+        codec: Literal["fp32", "bf16", "int8", "int4", "sign"] = 'fp32',
+        feedback: Literal["full", "ema", "none"] = 'full',
+        feedback_reset: int = 1024,
+        quant_block: int = 256,
+        total_steps: int | None = None,
+        scale_block: int = 4096,
+        bf16: bool = False,
+        seed: int = 0,
+        strict: bool = False,
+        shadow_every: int = 0,
+        verify_every: int = 0,
+        process_group: dist.ProcessGroup | None = None,
+        ranks_per_node: int | str | None = None,
+        bucket_mb: float = 25,
+        max_grad_norm: float | None = None,
+        exchange: str | None = None,
+        overlap: bool = True,
+        threads: int | None = None,
+        timeout: timedelta | None = None,
+    ) -> None: ...
+
+class AdamW(Optimizer):
+    """AdamW on the mean of the gradients, as torch.optim.AdamW under DistributedDataParallel; the mean is exact, or has eight or four bits per parameter.
+
+    Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019.
+
+    Args:
+        params: parameters or groups; a group may have its own lr, weight_decay and compress=False (exact means)
+        lr: learning rate
+        betas: decay of the first moment; decay of the second moment
+        eps: added to the root of the second moment
+        weight_decay: decoupled weight decay; groups may have their own
+        bias_correction: correct both moments for their start at 0
+        codec: how the mean of the gradients travels: int8 and int4 are lossy
+        feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges (LoCo), or
+            dropped
+        feedback_reset: feedback = ema begins anew after so many; 0: never
+        quant_block: int8 and int4: elements that share a scale
+        total_steps: length of the run, from which schedules follow
+        scale_block: elements that share a scale, and are left out together when one is not finite
+        bf16: send exact means as bf16
+        seed: key of the random numbers
+        strict: exchange = auto decides once, before the first coded step
+        shadow_every: compare coded with exact means every so many steps; 0: never
+        verify_every: prove that replicas are equal every so many steps; 0: never
+        process_group: of the ranks that train together; None: all
+        ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
+            None: coded between all ranks
+        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        max_grad_norm: clip gradients to this norm over all ranks; 0: never
+        exchange: for methods that code
+        overlap: let exchanges begin while backward is running
+        threads: threads of each rank; None: torch.get_num_threads()
+        timeout: a timedelta; None: the process group's
+
+    >>> import torch, laconic
+    >>> weight = torch.nn.Parameter(torch.zeros(1000))
+    >>> optimizer = laconic.AdamW([weight], lr=1e-2, total_steps=100)
+    >>> for _ in range(20):
+    ...     optimizer.zero_grad()
+    ...     (weight - 1).square().sum().backward()
+    ...     optimizer.step()
+    >>> optimizer.stats()["step"], bool((weight > 0).all())
+    (20, True)
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 0.001,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-08,
+        weight_decay: float = 0.01,
+        *,
+        bias_correction: bool = True,
+        codec: Literal["fp32", "bf16", "int8", "int4", "sign"] = 'fp32',
+        feedback: Literal["full", "ema", "none"] = 'full',
+        feedback_reset: int = 1024,
+        quant_block: int = 256,
+        total_steps: int | None = None,
+        scale_block: int = 4096,
+        bf16: bool = False,
+        seed: int = 0,
+        strict: bool = False,
+        shadow_every: int = 0,
+        verify_every: int = 0,
+        process_group: dist.ProcessGroup | None = None,
+        ranks_per_node: int | str | None = None,
+        bucket_mb: float = 25,
+        max_grad_norm: float | None = None,
+        exchange: str | None = None,
+        overlap: bool = True,
+        threads: int | None = None,
+        timeout: timedelta | None = None,
+    ) -> None: ...
+
+class OneBitAdam(Optimizer):
+    """1-bit Adam: Adam on exact means until freeze_step, then one bit per parameter on every step.
+
+    Tang et al., 1-bit Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed, ICML 2021.
+
+    Args:
+        params: parameters or groups; a group may have its own lr, weight_decay and compress=False (exact means)
+        lr: learning rate
+        betas: decay of the first moment; decay of the second moment
+        eps: added to the root of the second moment
+        weight_decay: decoupled weight decay; groups may have their own
+        bias_correction: correct both moments for their start at 0
+        variance_floor: least second moment of an element, as a share of its scale block's mean; 0: none
+        scale_norm: norm of a scale block that its scale keeps
+        exchange: auto: exact instead of coded where that is measured to be faster; otherwise coded
+        freeze_step: last step with exact means, after which the variance stays; auto: when it has settled; None: 20
+            % of total_steps
+        total_steps: length of the run, from which schedules follow
+        scale_block: elements that share a scale, and are left out together when one is not finite
+        bf16: send exact means as bf16
+        seed: key of the random numbers
+        strict: exchange = auto decides once, before the first coded step
+        shadow_every: compare coded with exact means every so many steps; 0: never
+        verify_every: prove that replicas are equal every so many steps; 0: never
+        process_group: of the ranks that train together; None: all
+        ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
+            None: coded between all ranks
+        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        max_grad_norm: clip gradients to this norm over all ranks; 0: never
+        overlap: let exchanges begin while backward is running
+        threads: threads of each rank; None: torch.get_num_threads()
+        timeout: a timedelta; None: the process group's
+
+    >>> import torch, laconic
+    >>> weight = torch.nn.Parameter(torch.zeros(1000))
+    >>> optimizer = laconic.OneBitAdam([weight], lr=1e-2, total_steps=100)
+    >>> for _ in range(20):
+    ...     optimizer.zero_grad()
+    ...     (weight - 1).square().sum().backward()
+    ...     optimizer.step()
+    >>> optimizer.stats()["step"], bool((weight > 0).all())
+    (20, True)
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 0.001,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-08,
+        weight_decay: float = 0.0,
+        *,
+        bias_correction: bool = True,
+        variance_floor: float = 0.01,
+        scale_norm: Literal["l2", "l1"] = 'l2',
+        exchange: Literal["two-round", "single-round", "count", "auto"] = 'two-round',
+        freeze_step: int | Literal["auto"] | None = None,
+        total_steps: int | None = None,
+        scale_block: int = 4096,
+        bf16: bool = False,
+        seed: int = 0,
+        strict: bool = False,
+        shadow_every: int = 0,
+        verify_every: int = 0,
+        process_group: dist.ProcessGroup | None = None,
+        ranks_per_node: int | str | None = None,
+        bucket_mb: float = 25,
+        max_grad_norm: float | None = None,
+        overlap: bool = True,
+        threads: int | None = None,
+        timeout: timedelta | None = None,
+    ) -> None: ...
+
+class ZeroOneAdam(Optimizer):
+    """0/1 Adam: Adam with one bit per parameter when ranks exchange, and local steps between.
+
+    Lu et al., Maximizing Communication Efficiency for Large-scale Training via 0/1 Adam, ICLR 2023.
+
+    Args:
+        params: parameters or groups; a group may have its own lr, weight_decay and compress=False (exact means)
+        lr: learning rate
+        betas: decay of the first moment; decay of the second moment
+        eps: added to the root of the second moment
+        weight_decay: decoupled weight decay; groups may have their own
+        bias_correction: correct both moments for their start at 0
+        variance_floor: least second moment of an element, as a share of its scale block's mean; 0: none
+        scale_norm: norm of a scale block that its scale keeps
+        exchange: auto: exact instead of coded where that is measured to be faster; otherwise coded
+        variance_freeze_step: last step on which the variance may change, the end of learning-rate warm-up; None: 15
+            % of total_steps
+        variance_kappa: variance steps before the gap between them doubles
+        double_every: steps after which the interval between syncs doubles; auto: it follows the learning rate;
+            None: a sixth of the steps after the freeze
+        max_interval: longest interval between syncs
+        total_steps: length of the run, from which schedules follow
+        scale_block: elements that share a scale, and are left out together when one is not finite
+        bf16: send exact means as bf16
+        seed: key of the random numbers
+        strict: exchange = auto decides once, before the first coded step
+        shadow_every: compare coded with exact means every so many steps; 0: never
+        verify_every: prove that replicas are equal every so many steps; 0: never
+        process_group: of the ranks that train together; None: all
+        ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
+            None: coded between all ranks
+        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        max_grad_norm: clip gradients to this norm over all ranks; 0: never
+        overlap: let exchanges begin while backward is running
+        threads: threads of each rank; None: torch.get_num_threads()
+        timeout: a timedelta; None: the process group's
+
+        DeepSpeed's names: local_step_clipper (max_interval), local_step_scaler (double_every), var_freeze_step
+            (variance_freeze_step), var_update_scaler (variance_kappa)
+
+    >>> import torch, laconic
+    >>> weight = torch.nn.Parameter(torch.zeros(1000))
+    >>> optimizer = laconic.ZeroOneAdam([weight], lr=1e-2, total_steps=100)
+    >>> for _ in range(20):
+    ...     optimizer.zero_grad()
+    ...     (weight - 1).square().sum().backward()
+    ...     optimizer.step()
+    >>> optimizer.stats()["step"], bool((weight > 0).all())
+    (20, True)
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 0.001,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-08,
+        weight_decay: float = 0.0,
+        *,
+        bias_correction: bool = True,
+        variance_floor: float = 0.01,
+        scale_norm: Literal["l2", "l1"] = 'l2',
+        exchange: Literal["two-round", "single-round", "count", "auto"] = 'two-round',
+        variance_freeze_step: int | None = None,
+        variance_kappa: int = 16,
+        double_every: int | Literal["auto"] | None = None,
+        max_interval: int = 16,
+        total_steps: int | None = None,
+        scale_block: int = 4096,
+        bf16: bool = False,
+        seed: int = 0,
+        strict: bool = False,
+        shadow_every: int = 0,
+        verify_every: int = 0,
+        process_group: dist.ProcessGroup | None = None,
+        ranks_per_node: int | str | None = None,
+        bucket_mb: float = 25,
+        max_grad_norm: float | None = None,
+        overlap: bool = True,
+        threads: int | None = None,
+        timeout: timedelta | None = None,
+        local_step_clipper: int = ...,
+        local_step_scaler: int | Literal["auto"] | None = ...,
+        var_freeze_step: int | None = ...,
+        var_update_scaler: int = ...,
+    ) -> None: ...
+
+class Birder(Optimizer):
+    """Birder: random signs from the first step on, without residuals or warm-up; about 2 to 3 times AdamW's learning rate.
+
+    Peng et al., Birder: Communication-Efficient 1-bit Adaptive Optimizer for Practical Distributed DNN Training, NeurIPS 2023.
+
+    Args:
+        params: parameters or groups; a group may have its own lr, weight_decay and compress=False (exact means)
+        lr: learning rate
+        beta: decay of both moments
+        weight_decay: decoupled weight decay; groups may have their own
+        exchange: two-round: the paper's; single-round: half the bytes; count: less noise; auto: exact instead of
+            two rounds where that is measured to be faster
+        total_steps: length of the run, from which schedules follow
+        scale_block: elements that share a scale, and are left out together when one is not finite
+        bf16: send exact means as bf16
+        seed: key of the random numbers
+        strict: exchange = auto decides once, before the first coded step
+        shadow_every: compare coded with exact means every so many steps; 0: never
+        verify_every: prove that replicas are equal every so many steps; 0: never
+        process_group: of the ranks that train together; None: all
+        ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
+            None: coded between all ranks
+        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        max_grad_norm: clip gradients to this norm over all ranks; 0: never
+        overlap: let exchanges begin while backward is running
+        threads: threads of each rank; None: torch.get_num_threads()
+        timeout: a timedelta; None: the process group's
+
+    >>> import torch, laconic
+    >>> weight = torch.nn.Parameter(torch.zeros(1000))
+    >>> optimizer = laconic.Birder([weight], lr=1e-2, total_steps=100)
+    >>> for _ in range(20):
+    ...     optimizer.zero_grad()
+    ...     (weight - 1).square().sum().backward()
+    ...     optimizer.step()
+    >>> optimizer.stats()["step"], bool((weight > 0).all())
+    (20, True)
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor,
+        beta: float = 0.9,
+        weight_decay: float = 0.0,
+        *,
+        exchange: Literal["two-round", "single-round", "count", "auto"] = 'two-round',
+        total_steps: int | None = None,
+        scale_block: int = 4096,
+        bf16: bool = False,
+        seed: int = 0,
+        strict: bool = False,
+        shadow_every: int = 0,
+        verify_every: int = 0,
+        process_group: dist.ProcessGroup | None = None,
+        ranks_per_node: int | str | None = None,
+        bucket_mb: float = 25,
+        max_grad_norm: float | None = None,
+        overlap: bool = True,
+        threads: int | None = None,
+        timeout: timedelta | None = None,
+    ) -> None: ...

@@ -1,0 +1,131 @@
+#include "laconic/kernels/integer.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "laconic/kernels/reference.h"
+#include "tests/support/cases.h"
+
+namespace laconic::kernels {
+namespace {
+
+using testing::Array;
+using testing::Case;
+using testing::expect_same;
+using testing::for_each_case;
+using testing::for_each_size;
+using testing::IntegersArray;
+
+constexpr int kBits[] = {8, 4, 2};
+constexpr float kScales[] = {0.25F, 0.0F, 1e-37F, 2.5e36F, 0.013F};
+
+std::size_t bytes_of(const Case& one, int bits) {
+  return one.words() * 8 * static_cast<std::size_t>(bits);
+}
+
+class IntegerKernels : public testing::OnEveryTarget {};
+LACONIC_ON_EVERY_TARGET(IntegerKernels);
+
+TEST_P(IntegerKernels, MeasureLargestEqualsTheReference) {
+  for_each_case([](Case& one) {
+    const auto a = one.floats(), e = one.floats(), live = one.live(), p = one.floats();
+    Array<Lanes> lanes{{Lanes{}}};
+    lanes.values[0].lane[3] = 0.5F;
+    const auto go = [&](const auto& residual, const auto& mask) {
+      expect_same(measure_largest, reference::measure_largest, a, residual, mask, one.count(), p,
+                  lanes);
+      expect_same(measure_largest, reference::measure_largest, a, residual, mask, one.count(), a,
+                  lanes);
+    };
+    go(e, live);
+    go(e, nullptr);
+    go(nullptr, live);
+    go(nullptr, nullptr);
+  });
+}
+
+TEST_P(IntegerKernels, LargestOfEqualsTheReference) {
+  for_each_case([](Case& one) {
+    Lanes lanes;
+    const auto values = one.positive().values;
+    for (std::size_t k = 0; k < std::min<std::size_t>(16, values.size()); ++k)
+      lanes.lane[k] = values[k];
+    expect_same(largest_of, reference::largest_of, Array<Lanes>{{lanes}});
+  });
+}
+
+TEST_P(IntegerKernels, ToIntegersEqualsTheReference) {
+  for_each_case([](Case& one) {
+    const auto p = one.finite(), live = one.live(), e = one.floats();
+    for (const int bits : kBits) {
+      const auto codes = one.bytes(bytes_of(one, bits));
+      for (const float scale : kScales) {
+        expect_same(to_integers, reference::to_integers, p, nullptr, one.count(), bits, scale, 1.0F,
+                    e, codes);
+        expect_same(to_integers, reference::to_integers, p, live, one.count(), bits, scale, 3.3F, e,
+                    codes);
+      }
+      expect_same(to_integers, reference::to_integers, p, nullptr, one.count(), bits, 0.3F, 1.0F, p,
+                  codes);
+      expect_same(to_integers, reference::to_integers, p, live, one.count(), bits, 0.3F, 1.0F, p,
+                  codes);
+    }
+  });
+}
+
+TEST_P(IntegerKernels, SumIntegersEqualsTheReference) {
+  for_each_case([](Case& one) {
+    const auto e = one.floats(), live = one.live(), q = one.floats();
+    const Array<Lanes> lanes{{Lanes{}}};
+    for (const int bits : kBits) {
+      std::vector<IntegersArray> from;
+      for (int ranks = 1; ranks <= 4; ++ranks) {
+        from.push_back({kScales[static_cast<std::size_t>(ranks) % std::size(kScales)],
+                        one.bytes(bytes_of(one, bits))});
+        const float factor = 1.0F / static_cast<float>(ranks);
+        expect_same(sum_integers, reference::sum_integers, from, ranks, bits, factor, e, nullptr,
+                    one.count(), q, lanes);
+        expect_same(sum_integers, reference::sum_integers, from, ranks, bits, factor, nullptr, live,
+                    one.count(), q, lanes);
+        expect_same(sum_integers, reference::sum_integers, from, ranks, bits, factor, e, live,
+                    one.count(), e, lanes);
+      }
+    }
+  });
+}
+
+TEST_P(IntegerKernels, FromIntegersEqualsTheReference) {
+  for_each_size([](Case& one) {
+    const auto out = one.floats();
+    for (const int bits : kBits)
+      for (const float scale : kScales)
+        expect_same(from_integers, reference::from_integers,
+                    IntegersArray{scale, one.bytes(bytes_of(one, bits))}, bits, one.count(), out);
+  });
+}
+
+TEST_P(IntegerKernels, FieldsLieLowBitsFirstAndTiesGoToEven) {
+  const float p[] = {7.0F, -7.0F, 0.5F, 1.5F, -2.5F, 100.0F};
+  float e[6];
+  std::uint8_t codes[32];
+  to_integers(p, nullptr, 6, 4, 1.0F, 1.0F, e, codes);
+  EXPECT_EQ(codes[0], 0x97);  // 7, -7
+  EXPECT_EQ(codes[1], 0x20);  // 0, 2
+  EXPECT_EQ(codes[2], 0x7E);  // -2, 7
+  EXPECT_EQ(e[2], 0.5F);
+  EXPECT_EQ(e[3], -0.5F);
+  EXPECT_EQ(e[5], 93.0F);
+}
+
+TEST(IntegerScale, IsTheLargestOverTheLargestCodeOrZero) {
+  EXPECT_EQ(integer_scale(127, 8), 1);
+  EXPECT_EQ(integer_scale(7, 4), 1);
+  EXPECT_EQ(integer_scale(3, 2), 3);
+  EXPECT_EQ(integer_scale(0, 4), 0);
+  EXPECT_EQ(integer_scale(1e-39F, 4), 0);  // 1/s overflows
+  EXPECT_EQ(inverse_scale(0), 0);
+}
+
+}  // namespace
+}  // namespace laconic::kernels

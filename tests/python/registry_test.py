@@ -1,0 +1,108 @@
+"""Classes of the package are those of the registry; nothing of a method is written again in Python."""
+import inspect
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from stub import STUB, stub
+from torch import nn
+
+import laconic
+from laconic import _core, optimizers
+
+METHODS = {method["python"]: method for method in laconic.methods()}
+
+
+def test_methods_are_those_of_the_command():
+    command = os.environ.get("LACONIC_COMMAND")
+    if not command or not os.path.exists(command):
+        pytest.skip("LACONIC_COMMAND names no laconic")
+    done = subprocess.run([command, "methods", "--json"], check=True, capture_output=True, text=True)
+    assert laconic.methods() == json.loads(done.stdout)
+
+
+def test_the_stub_is_what_the_registry_gives():
+    assert STUB.read_text() == stub(), "run tests/python/stub.py"
+
+
+def test_type_checkers_find_what_is_wrong_and_nothing_else(tmp_path):
+    pytest.importorskip("mypy")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import laconic, torch\n"
+        "weights = [torch.nn.Parameter(torch.zeros(3))]\n"
+        'laconic.ZeroOneAdam(weights, 1e-3, total_steps=100, double_every="auto", var_freeze_step=3).step()\n'
+        "laconic.OneBitAdam(weights, variance_kapa=3)\n"
+        'laconic.Birder(weights, lr=1e-2, exchange="three-round")\n'
+    )
+    (tmp_path / "mypy.ini").write_text("[mypy]\nfollow_imports = silent\n[mypy-torch.*]\nfollow_imports = skip\n")
+    command = [sys.executable, "-m", "mypy", "--config-file", tmp_path / "mypy.ini", "--cache-dir", tmp_path, program]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert [int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line] == [4, 5], done.stdout + done.stderr
+
+
+def test_arguments_by_position_are_torchs():
+    for cls, names in {
+        laconic.AdamW: ["params", "lr", "betas", "eps", "weight_decay"],
+        laconic.OneBitAdam: ["params", "lr", "betas", "eps", "weight_decay"],
+        laconic.SGD: ["params", "lr", "momentum", "weight_decay"],
+        laconic.Birder: ["params", "lr", "beta", "weight_decay"],
+    }.items():
+        parameters = inspect.signature(cls).parameters.values()
+        assert [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD] == names
+    default = {p.name: p.default for p in inspect.signature(laconic.AdamW).parameters.values()}
+    assert (default["lr"], default["betas"], default["eps"], default["weight_decay"]) == (1e-3, (0.9, 0.999), 1e-8, 1e-2)
+    assert inspect.signature(laconic.SGD).parameters["momentum"].default == 0
+    with pytest.raises(TypeError, match="lr"):
+        laconic.Birder([nn.Parameter(torch.zeros(3))])
+
+
+@pytest.mark.parametrize("python", METHODS)
+def test_every_option_is_documented_and_reaches_the_core(python):
+    cls, method = getattr(laconic, python), METHODS[python]
+    assert method["summary"] in cls.__doc__ and method["paper"] in cls.__doc__
+    names = inspect.signature(cls).parameters
+    assert all(f"{name}: " in cls.__doc__ for name in names)
+    assert all(alias in cls.__doc__ for alias in method["aliases"])
+    others = {"number": lambda text: float(text) + 0.03125, "boolean": lambda text: text != "true"}
+    others |= {"integer": lambda text: 64 + (int(text) if text.isdigit() else 0)}
+    for option in method["options"]:
+        if option["name"] not in names or option["name"] in ("ranks_per_node", "strict", "threads"):
+            continue
+        last = next((word for word in reversed(option["words"]) if word != "sign"), "")  # it is refused, with the reason
+        value = last if option["type"] == "choice" else others[option["type"]](option["default"])
+        if option["name"] in ("beta", "momentum"):
+            value = 0.5
+        given = {"lr": 0.1, "total_steps": 1000, option["name"]: value}
+        config = cls([nn.Parameter(torch.zeros(3))], **given)._core.config()
+        assert config[option["name"]] in (str(value), repr(value), str(value).lower()), option["name"]
+
+
+def test_deepspeeds_names_are_aliases():
+    weight = nn.Parameter(torch.zeros(3))
+    names = {"var_freeze_step": 11, "var_update_scaler": 7, "local_step_scaler": 13, "local_step_clipper": 4}
+    config = laconic.ZeroOneAdam([weight], **names)._core.config()
+    found = [config[name] for name in ("variance_freeze_step", "variance_kappa", "double_every", "max_interval")]
+    assert found == ["11", "7", "13", "4"]
+    with pytest.raises(TypeError, match="var_freeze_step"):
+        laconic.AdamW([weight], var_freeze_step=11)
+
+
+def test_a_method_that_python_has_never_heard_of_gets_its_class():
+    """Its own options as keywords, torch's spelling, defaults of its own."""
+    adamw = next(method for method in _core.methods() if method["name"] == "adamw")
+    method = adamw | {"python": "Fresh", "title": "Fresh", "python_defaults": {"beta2": "0.5", "lr": "0.25"}}
+    own = {"name": "warmth", "type": "integer", "default": "unset", "words": ["unset", "auto"], "help": "degrees"}
+    text = {"name": "label", "type": "text", "default": "none", "words": [], "help": "printed"}
+    method["options"] = [own, text, *adamw["options"]]
+    cls = optimizers._class_of(method)
+    parameters = inspect.signature(cls).parameters
+    assert parameters["lr"].default == 0.25 and parameters["betas"].default == (0.9, 0.5)
+    assert (parameters["warmth"].default, parameters["warmth"].annotation) == (None, 'int | Literal["auto"] | None')
+    assert (parameters["label"].default, parameters["label"].annotation) == ("none", "str")
+    assert "warmth: degrees" in cls.__doc__
+    with pytest.raises(laconic.InvalidArgument, match='no option "label"'):  # the core has not heard of it
+        cls([nn.Parameter(torch.zeros(3))], warmth=3)
