@@ -1,4 +1,4 @@
-"""What the papers claim beside what `laconic plan` computes: rows for a record, and the section of docs/results.md made of them.
+"""What the papers claim beside what `laconic plan` computes: rows for a record, and the section of docs/explanation/results.md made of them.
 
 Volume and rounds follow exactly from the schedules. Times are predictions of the cost model: none of these machines was at hand.
 """
@@ -137,12 +137,12 @@ def section(rows, table):
                    [[f"{r['ranks']:,}", *(f"{r[name + '_ms']:.0f}" for name in names)] for r in of("scale")])
     inputs = table(["input", "value", "from"], [[name, what, source] for name, (what, source) in INPUTS.items()])
     most = {links: max(r["faster"] for r in of("throughput") if r["links"] == links) for links in ("ethernet", "infiniband")}
-    return f"""Volume and rounds are computed exactly from the schedules. **Times are predictions** of the cost model ([design note](design/0004-a-cost-model-that-runs-the-steps.md)), not
-measurements: none of these machines was at hand; what was taken for them stands in the last table, and what is assumed is called so. The all-reduce gets the benefit of every doubt.
+    return f"""Volume and rounds are computed exactly from the schedules. **Times are predictions** of the cost model ([design note](../design/0004-a-cost-model-that-runs-the-steps.md)), not
+measurements: none of these machines was at hand; the last table lists what was taken for them and marks what is assumed. The all-reduce gets the benefit of every doubt.
 
 ### Volume and rounds: 0/1 Adam against 1-bit Adam
 
-Claimed: up to 87 % less volume, up to 54 % fewer rounds. Dense rounds have 16 bits an element, coded ones 1.
+Claimed: up to 87 % less volume, up to 54 % fewer rounds. Dense rounds have 16 bits per element, coded ones 1.
 
 {volumes}
 The rounds agree for BERT-Large when its 10,000 steps at length 512 are counted as a continuation of the schedule; the volume stays 1.6 points short of the claim there. ImageNet's comes
@@ -157,12 +157,12 @@ with 1-bit Adam's coded steps alone, without its dense stage.
 {times}
 ### Birder against fp32 data parallelism, 64 ranks over 10 Gbit/s
 
-The ratio depends on the compute time of a step, which is assumed: the last column says at which one the paper's ratio comes out. Against bf16, which any user can have, a half to two thirds of it is left.
+The ratio depends on the compute time of a step, which is assumed: the last column gives the one at which the paper's ratio comes out. Against bf16, which any user can have, a half to two thirds of it is left.
 
 {birders}
 ### Beyond: BERT-Large on InfiniBand-class links
 
-Nodes of 8 ranks, default schedules of 100,000 steps; ms a step.
+Nodes of 8 ranks, default schedules of 100,000 steps; ms per step.
 
 {scales}
 ### Inputs

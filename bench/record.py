@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs the benchmarks and trainings and records them under bench/results/, with the command, the machine and the commit;
-then writes docs/results.md and README's tables from all that is recorded.
+then writes docs/explanation/results.md, README's tables and its chart from all that is recorded.
 
     record.py [NAME...]      all of SUITES and of studies.py, or the named ones; run from the project's root after ./run build
 """
@@ -98,7 +98,7 @@ def main():
             continue
         write(name, record)
     results_page.write()
-    print("docs/results.md and README.md")
+    print("docs/explanation/results.md, docs/time-to-quality.svg and README.md")
 
 
 if __name__ == "__main__":

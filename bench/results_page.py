@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""docs/results.md, and README's tables, written from what is recorded under bench/results/.
+"""docs/explanation/results.md, and README's tables and chart, written from what is recorded under bench/results/.
 
-    results_page.py             writes both
+    results_page.py             writes them
     results_page.py --check     exits with 1 and the names of those that are not what the records say
 """
 import json
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import chart
 import papers
 import readme_tables
 
@@ -18,14 +19,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 INTRO = """# Results
 
-Written by `./run bench` from the records under [bench/results](../bench/results); each table links its record, which has every command, the machine and
+Written by `./run bench` from the records under [bench/results](../../bench/results); each table links its record, which has every command, the machine and
 the commit. The data is not part of the project: `LACONIC_DATA` names a folder with `shakespeare.txt` (tiny Shakespeare) and `sst2/` (SST-2 of GLUE);
 Fashion-MNIST is Debian's package `dataset-fashion-mnist`. Runs are short (minutes on two cores), so the losses are those of young models: what is
 compared is how the optimizers do on the same budget, not how far a model can go. ± is the standard deviation over seeds.
 "AdamW's quality" is within 1 % of its last accuracy, or of its last validation loss where the task has no accuracy.
 
-Learning rates: the same budget for every optimizer, three values each, one short run a value (`bench/tune.py`); they stand in one table,
-`app/training/tuned.cc`. Everything else is equal: data order, batch, schedule (5 % warm-up, cosine), no weight decay.
+Learning rates: the same budget for every optimizer, three values each, one short run per value (`bench/tune.py`). A method's
+own rates are in its file under `laconic/optim/methods/`, those of each model in `app/training/tuned.cc`. Everything else is equal: data order, batch, schedule (5 % warm-up, cosine), no weight decay.
 """
 
 
@@ -59,29 +60,29 @@ def quality(rows, metric):
 
 
 def distances(rows, best, name, points):
-    """One sentence an arm: how far it is from the best dense one."""
-    said = []
+    """One sentence per arm: how far it is from the best dense one."""
+    far_from = []
     for row in rows:
         if row["optimizer"] in ("one-bit-adam", "zero-one-adam", "birder"):
             value, base = row[name + "_mean"], best[name + "_mean"]
             far = f"{100 * (value - base):+.2f} points" if points else f"{100 * (value / base - 1):+.2f} %"
-            said.append(f"{row['optimizer']} {far}")
-    return f"Against {best['optimizer']}: " + ", ".join(said) + ".\n"
+            far_from.append(f"{row['optimizer']} {far}")
+    return f"Against {best['optimizer']}: " + ", ".join(far_from) + ".\n"
 
 
 def fashion_mnist(rows):
     dense = max((row for row in rows if row["optimizer"] in ("adamw", "sgdm")), key=lambda row: row["final_metric_mean"])
-    return ("ResNet-20 of half width (8, 16, 32 channels), 4 ranks, 64 images a step, 800 steps, 3 seeds.\n\n" + quality(rows, "accuracy, %") + "\n"
+    return ("ResNet-20 of half width (8, 16, 32 channels), 4 ranks, 64 images per step, 800 steps, 3 seeds.\n\n" + quality(rows, "accuracy, %") + "\n"
             + distances(rows, dense, "final_metric", True))
 
 
 def text(rows):
-    return ("GPT-2 mini (1.04 M parameters, bytes), 4 ranks, 1,024 bytes a step, 500 steps, 3 seeds.\n\n" + quality(rows, "perplexity") + "\n"
+    return ("GPT-2 mini (1.04 M parameters, bytes), 4 ranks, 1,024 bytes per step, 500 steps, 3 seeds.\n\n" + quality(rows, "perplexity") + "\n"
             + distances(rows, rows[0], "final_loss", False))
 
 
 def birder_forms(rows):
-    return ("The same text, 4 ranks, 500 steps, one seed. Bits are those on the wire, with the headers and the bits that say which words are active.\n\n"
+    return ("The same text, 4 ranks, 500 steps, one seed. Bits are those on the wire, with the headers and the bits that mark active words.\n\n"
             + table(["form", "validation loss", "bits/parameter/step", "rounds", "sent per rank"],
                     [[row["form"], f"{row['final_loss']:.4f}", f"{row['bits_per_parameter_per_step']:.3f}", row["rounds"], size(row["bytes_sent_per_rank"])] for row in rows]))
 
@@ -176,7 +177,7 @@ def plan(rows):
     wrong = sum(row["bytes"] != row["bytes_predicted"] for row in rows)
     return (f"Median error of the predicted step time over all {len(rows)} settings: {errors((True, False))}; over the held-out ones: {errors((True,))}. "
             f"Two numbers were fitted, on the others: a message costs {1e6 * rows[0]['message_seconds']:.0f} µs, and coding runs at {rows[0]['coding_factor']:.2f} of the probed speed. "
-            f"Bytes differ from the counted ones in {wrong} settings. How it is done stands in `bench/forecast.py`.\n\n"
+            f"Bytes differ from the counted ones in {wrong} settings. `bench/forecast.py` has the procedure.\n\n"
             + table(["model", "nodes x ranks", "rate", "optimizer", "compute, ms", "measured, ms", "predicted, ms", "error", ""], lines)
             + "\nThe method that it names best (an exact one, unless a coded one gains 3 %), and what is lost by following it:\n\n"
             + table(["model", "nodes x ranks", "rate", "measured best", "named best", "lost"], best)
@@ -224,7 +225,7 @@ def render(records):
     parts = [INTRO]
     for name, title, body in SECTIONS:
         if name in records:
-            parts.append(f"## {title}\n\n{body(records[name])}\n[{name}](../bench/results/{name}.json)\n")
+            parts.append(f"## {title}\n\n{body(records[name])}\n[{name}](../../bench/results/{name}.json)\n")
         else:
             parts.append(f"## {title}\n\nNot recorded yet: `./run bench {name}`.\n")
     return "\n".join(parts)
@@ -247,7 +248,11 @@ def readme(text, records):
 def pages(root):
     """{path: what it should hold}."""
     records = read(root / "bench/results")
-    return {root / "docs/results.md": render(records), root / "README.md": readme((root / "README.md").read_text(), records)}
+    return {
+        root / "docs/explanation/results.md": render(records),
+        root / "docs/time-to-quality.svg": chart.time_to_quality(records["network_text_100mbit"]),
+        root / "README.md": readme((root / "README.md").read_text(), records),
+    }
 
 
 def write(root=ROOT):

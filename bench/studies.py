@@ -1,4 +1,4 @@
-"""Trainings that docs/results.md is made of. Each study is a function that runs commands and returns rows for a table.
+"""Trainings that docs/explanation/results.md is made of. Each study is a function that runs commands and returns rows for a table.
 
 Runs go to .run/studies/<study>, and what is finished there is kept: a study that was cut off goes on where it was.
 """
