@@ -26,7 +26,7 @@ struct Exit {
   int code;
 };
 
-// Says on stderr what went wrong ("laconic: …", with the rank if there is one) and returns the exit
+// Prints on stderr what went wrong ("laconic: …", with the rank if there is one) and returns the exit
 // code. To be called in a handler.
 int report_failure(int rank = -1);
 

@@ -123,7 +123,8 @@ class Comparison {
       config.steps = found->second.at("steps").get<std::int64_t>();
     config.seed += static_cast<std::uint32_t>(number);
     config = training::resolved(std::move(config));
-    if (!base_.out.empty()) config.out = base_.out / fmt::format("{}-seed{}", arm, config.seed);
+    if (!base_.out.empty())
+      config.out = base_.out / fmt::format("{}-seed{}", training::folder_name(arm), config.seed);
     return config;
   }
 
@@ -135,7 +136,7 @@ class Comparison {
   // The steps of an arm that take as long as was asked for, equal on all ranks and for all seeds.
   // A resumed comparison keeps those of the runs that it has.
   void calibrate(const std::string& arm) {
-    const fs::path file = base_.out / "calibration" / (arm + ".json");
+    const fs::path file = base_.out / "calibration" / (training::folder_name(arm) + ".json");
     json found = json::object();
     if (options_.resume && launcher_.speaks() && fs::exists(file))
       found = json::parse(report::read_text(file));
@@ -306,8 +307,10 @@ void add_compare(CLI::App& app) {
   command->option_defaults()->group("The comparison");
   options->optimizers = plan::default_optimizers();
   command
-      ->add_option("--optimizers", options->optimizers,
-                   "Names, joined by commas; the first is the baseline")
+      ->add_option(
+          "--optimizers", options->optimizers,
+          "Methods, joined by commas, perhaps with options (adamw:codec=int4:feedback=ema); "
+          "the first is the baseline")
       ->delimiter(',')
       ->type_name("A,B,…")
       ->capture_default_str();

@@ -53,6 +53,10 @@ std::vector<Arm> arms_of(const Scenario& scenario) {
       for (const bool bf16 : {false, true})
         add(arms, scenario, optimizer, bf16 ? "bf16" : "fp32",
             {.algorithm = optimizer, .bf16 = bf16}, rounds);
+      if (method.find("codec") == nullptr) continue;
+      for (const char* codec : {"int8", "int4"})
+        add(arms, scenario, optimizer, codec, {.algorithm = optimizer, .codec = codec},
+            {.steps = steps, .coded = steps});
     } else if (method.codec == "random-sign") {
       for (const auto& [wire, form] : {std::pair("two-round", RandomForm::kTwoRound),
                                        std::pair("single-round", RandomForm::kSingleRound),
@@ -98,7 +102,7 @@ std::string where(const Scenario& scenario, const Arm& coded, const std::vector<
 std::vector<std::string> default_optimizers() {
   std::vector<std::string> names = {kBaseline};
   for (const Method* method : methods())
-    if (!method->exact) names.push_back(method->name);
+    if (method->shown) names.push_back(method->name);
   return names;
 }
 

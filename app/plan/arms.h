@@ -32,7 +32,7 @@ struct Arm {
   std::string name() const { return optimizer + " " + wire; }
 };
 
-// The baseline, then the methods that code: what compare and plan take where none are named.
+// The baseline, then Method::shown: what compare and plan take where none are named.
 std::vector<std::string> default_optimizers();
 // "adamw", …: what --optimizers may name.
 std::vector<std::string> planned_optimizers();

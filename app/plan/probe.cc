@@ -38,17 +38,17 @@ double per_tile(const std::function<void(std::size_t at)>& work) {
   });
 }
 
-double serve(const Arrays& a, int voices) {
+double serve(const Arrays& a, int messages) {
   static float q[kTile];
   return per_tile([&](std::size_t at) {
     std::array<k::Coded, 16> from;
     from.fill({0.5F, a.bits.data() + at / 8});
     k::Lanes lanes;
-    k::serve(from.data(), voices, 1.0F, a.e.data() + at, nullptr, kTile, k::Norm::kL2, q, lanes);
+    k::serve(from.data(), messages, 1.0F, a.e.data() + at, nullptr, kTile, k::Norm::kL2, q, lanes);
   });
 }
 
-double count(const Arrays& a, int voices) {
+double count(const Arrays& a, int messages) {
   static std::uint8_t planes[kTile / 64 * 8 * 8];
   static std::uint16_t voters[kTile / 64];
   const std::uint8_t active[8] = {255, 255, 255, 255, 255, 255, 255, 255};
@@ -56,7 +56,7 @@ double count(const Arrays& a, int voices) {
     std::array<const std::uint8_t*, 16> bits, actives;
     bits.fill(a.bits.data() + at / 8);
     actives.fill(active);
-    k::count_signs(bits.data(), actives.data(), voices, kTile / 64, planes, voters);
+    k::count_signs(bits.data(), actives.data(), messages, kTile / 64, planes, voters);
   });
 }
 

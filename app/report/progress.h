@@ -22,7 +22,7 @@ struct ProgressConfig {
 
 bool is_terminal(std::FILE* out) noexcept;
 
-// Says how far a run is: step, loss, rate, time left, bytes and bits per parameter of a step on
+// Shows how far a run is: step, loss, rate, time left, bytes and bits per parameter of a step on
 // average so far. At most 5 times a second on a terminal; else the first step, the last, each tenth
 // of the way, and when 5 seconds were silent. One thread at a time.
 class Progress {

@@ -81,7 +81,7 @@ Section comparison(const fs::path& folder, json summary) {
   return section;
 }
 
-// Names in a legend are of use only when they differ: runs of one optimizer are told apart by their
+// Names in a legend are of use only when they differ: runs of one optimizer are distinguished by their
 // seeds, else by their folders.
 void tell_apart(std::vector<Arm>& arms) {
   const auto append_to_twins = [&](const auto& suffix) {

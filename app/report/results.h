@@ -31,7 +31,7 @@ struct Section {
   std::optional<std::size_t> baseline;  // index of an arm
 };
 
-// In the order of the folders. Error(kFile) that says what was expected when a folder has no
+// In the order of the folders. Error(kFile) that names what was expected when a folder has no
 // summary.json or metrics.jsonl, Error(kCorrupt) when one of them is not what it should be.
 std::vector<Section> read_results(const std::vector<std::filesystem::path>& folders);
 

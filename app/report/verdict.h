@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-// What a comparison says in a sentence, from its summary.json (docs/metrics.md), whichever arm it
+// The result of a comparison in a sentence, from its summary.json (docs/reference/metrics.md), whichever arm it
 // speaks for. Plain text.
 namespace laconic::app::report {
 

@@ -13,20 +13,20 @@ void Control::post(double loss, double residual, int stop) {
   posted_ = true;
 }
 
-std::optional<Control::Said> Control::take() {
+std::optional<Control::Gathered> Control::take() {
   if (!posted_) return {};
   posted_ = false;
   const Blocks blocks = transport_->arrive();
-  Said said;
+  Gathered all;
   for (int r = 0; r < transport_->size(); ++r) {
     Message message{};
     std::memcpy(&message, blocks[r].data(), sizeof message);
-    said.loss += message.loss / transport_->size();
-    said.residual = std::max(said.residual, message.residual);
-    said.stop = std::max(said.stop, static_cast<int>(message.stop));
+    all.loss += message.loss / transport_->size();
+    all.residual = std::max(all.residual, message.residual);
+    all.stop = std::max(all.stop, static_cast<int>(message.stop));
   }
   transport_->retire();
-  return said;
+  return all;
 }
 
 }  // namespace laconic::app::training

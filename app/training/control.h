@@ -13,7 +13,7 @@ namespace laconic::app::training {
 // steps.
 class Control {
  public:
-  struct Said {
+  struct Gathered {
     double loss = 0;      // the mean over ranks
     double residual = 0;  // the largest
     int stop = 0;         // the largest; 0: no rank asks for it
@@ -23,7 +23,7 @@ class Control {
   explicit Control(Transport& engine);
   void post(double loss, double residual, int stop);
   // What everyone posted last; nothing if that was taken already.
-  std::optional<Said> take();
+  std::optional<Gathered> take();
   // For other rounds between steps. REQUIRES: take() was called since post().
   Transport& transport() noexcept { return *transport_; }
 

@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 using report::StepRecord;
 
-constexpr std::int64_t kMostSteps = 100'000'000;
+constexpr std::int64_t kMostFound = 100'000'000;
 // The freeze of 1-bit Adam after a fifth of it, and local steps of 0/1 Adam, lie within.
 constexpr std::int64_t kCodedRehearsal = 16, kExactRehearsal = 7;
 
@@ -69,7 +69,7 @@ std::int64_t steps_within(double seconds, const RunConfig& config, const StepTim
     return expected_seconds(config, steps, times) <= seconds;
   };
   std::int64_t most = 1;
-  while (most < kMostSteps && fits(2 * most)) most *= 2;
+  while (most < kMostFound && fits(2 * most)) most *= 2;
   for (std::int64_t more = most / 2; more > 0; more /= 2)
     if (fits(most + more)) most += more;
   return most;

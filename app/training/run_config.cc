@@ -94,8 +94,9 @@ const std::vector<Key>& keys() {
           "bert-large",
           any, LACONIC_MEMBER(model.name)),
       key("run.optimizer", kSame, "an optimizer",
-          "a method, or an exact method with -bf16: exact means travel as bf16", any,
-          LACONIC_MEMBER(arm)),
+          "a method, perhaps with options of its own (adamw:codec=int4); an exact method with "
+          "-bf16: exact means travel as bf16",
+          any, LACONIC_MEMBER(arm)),
       key(
           "run.ranks", kFree, "a whole number from 1 to 1024",
           "ranks; unset: 2 threads of this process, or the processes of mpirun",
@@ -320,21 +321,50 @@ std::vector<KeyDescription> describe_keys() {
   return all;
 }
 
+std::string folder_name(std::string arm) {
+  std::ranges::replace(arm, ':', '-');
+  return arm;
+}
+
+namespace {
+
+// "adamw-bf16", "adamw:codec=int4:feedback=ema".
+void set_arm(OptimizerConfig& config, std::string_view arm) {
+  const auto next = [&arm] {
+    const std::string_view word = arm.substr(0, arm.find(':'));
+    arm.remove_prefix(std::min(arm.size(), word.size() + 1));
+    return word;
+  };
+  std::string_view algorithm = next();
+  if (algorithm.ends_with("-bf16")) {
+    algorithm.remove_suffix(5);
+    config.bf16 = true;
+  }
+  set(config, "algorithm", algorithm);
+  while (!arm.empty()) {
+    const std::string_view option = next();
+    const std::size_t equals = option.find('=');
+    if (equals == std::string_view::npos)
+      fail(Code::kInvalidArgument,
+           "optimizer {}: `{}` is not option=value; write for example {}:max_grad_norm=1",
+           algorithm, option, algorithm);
+    set(config, option.substr(0, equals), option.substr(equals + 1));
+  }
+}
+
+}  // namespace
+
 RunConfig resolved(RunConfig config) {
   const Preset preset = preset_of(config.model.name);
-  std::string algorithm = config.arm;
-  if (algorithm.ends_with("-bf16")) {
-    algorithm.resize(algorithm.size() - 5);
-    config.optimizer.bf16 = true;
-  }
-  set(config.optimizer, "algorithm", algorithm);
+  set_arm(config.optimizer, config.arm);
   if (config.steps == 0) config.steps = preset.steps;
   if (config.batch == 0) config.batch = preset.batch;
-  if (config.lr == 0) config.lr = tuned_lr(config.model.name, algorithm);
+  if (config.lr == 0) config.lr = tuned_lr(config.model.name, config.optimizer.algorithm);
   if (config.validate_every == 0)
     config.validate_every = std::max<std::int64_t>(1, config.steps / 10);
   if (config.out.empty())
-    config.out = fmt::format("runs/{}-{}-{}", config.data.task, config.model.name, config.arm);
+    config.out =
+        fmt::format("runs/{}-{}-{}", config.data.task, config.model.name, folder_name(config.arm));
   if (!config.emulate.empty()) parse_link(config.emulate);
   config.data.seed = config.seed;
   config.optimizer.seed = config.seed;

@@ -19,7 +19,8 @@ namespace laconic::app::training {
 struct RunConfig {
   data::DataConfig data;
   models::ModelConfig model;
-  // An optimizer's name; with "-bf16": dense means in bf16.
+  // A method, with "-bf16" where its exact means are bf16, and with options of its own:
+  // "adamw:codec=int4:feedback=ema". So a comparison can have one method several times.
   std::string arm = OptimizerConfig{}.algorithm;
   OptimizerConfig optimizer;  // total_steps, seed, algorithm and bf16 follow from the rest
 
@@ -68,6 +69,9 @@ struct KeyDescription {
   bool may_change;           // on resume
 };
 std::vector<KeyDescription> describe_keys();
+
+// What an arm's folder is called.
+std::string folder_name(std::string arm);
 
 // Fills in what was left to the tables, and checks all names and ranges.
 RunConfig resolved(RunConfig config);

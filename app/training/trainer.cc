@@ -255,11 +255,11 @@ class Rank {
   }
 
   // A spike is answered with exact steps. REQUIRES: all ranks got the same values.
-  void guard(const Control::Said& said) {
+  void guard(const Control::Gathered& gathered) {
     if (!config_.optimizer.guard) return;
     std::optional<double> residual;
-    if (pending_.residual_ratio) residual = said.residual;
-    if (const auto why = guard_.look(said.loss, residual)) {
+    if (pending_.residual_ratio) residual = gathered.residual;
+    if (const auto why = guard_.look(gathered.loss, residual)) {
       optimizer().exchange_exactly(Guard::kExactSteps);
       say(fmt::format("guard: at step {} {}; the next {} coded steps are exact", pending_.step,
                       *why, Guard::kExactSteps));
@@ -268,12 +268,12 @@ class Rank {
 
   // Reads what all ranks sent about the last step.
   void listen() {
-    const auto said = control_.take();
-    if (!said) return;
-    stop_ = said->stop;
-    pending_.loss = said->loss;
+    const auto gathered = control_.take();
+    if (!gathered) return;
+    stop_ = gathered->stop;
+    pending_.loss = gathered->loss;
     heard_ = true;
-    guard(*said);
+    guard(*gathered);
   }
 
   // Writes down the last step, now that all ranks have sent their loss.

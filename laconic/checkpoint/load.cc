@@ -24,7 +24,7 @@ SafetensorsFile open(const Manifest& manifest, std::size_t index) {
   const Manifest::File& wanted = manifest.files[index];
   SafetensorsFile file(manifest.folder / wanted.name);
   if (file.mark().bytes != wanted.mark.bytes || file.mark().seal != wanted.mark.seal)
-    fail(Code::kCorrupt, "{} has {} bytes and the seal {}, the manifest says {} and {}",
+    fail(Code::kCorrupt, "{} has {} bytes and the seal {}, the manifest has {} and {}",
          file.path().string(), file.mark().bytes, file.mark().seal, wanted.mark.bytes,
          wanted.mark.seal);
   return file;

@@ -57,6 +57,8 @@ struct Method {
   // Every mean is exact: steps can be deferred, and there is nothing to choose. Where options decide,
   // as they are by default.
   bool exact = false;
+  // Compared and planned where no methods are named: a few, since each takes a training.
+  bool shown = false;
   // The codec of its means under a config; null: `codec` is.
   std::string (*coded_with)(const OptimizerConfig&) = nullptr;
   MethodCost cost = {};

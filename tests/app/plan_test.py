@@ -44,6 +44,13 @@ class Plan(unittest.TestCase):
         self.assertEqual({name[0] for name in rows}, {"adamw", "one-bit-adam", "zero-one-adam", "birder"})
         self.assertGreater(rows["zero-one-adam", "1 bit", "nodes"]["shares"]["silent"], 0.3)
 
+    def test_gradients_in_four_bits_send_an_eighth_and_keep_residuals(self):
+        rows = self.rows(*CLUSTER)
+        exact, coded = rows["adamw", "fp32", "flat"], rows["adamw", "int4", "flat"]
+        self.assertAlmostEqual(coded["bytes_between_nodes"] / exact["bytes_between_nodes"], (4 + 32 / 256) / 32, delta=0.001)
+        self.assertGreater(coded["memory_bytes"], exact["memory_bytes"])
+        self.assertEqual(coded["shares"]["coded"], 1)
+
     def test_the_advice_is_dense_where_the_network_is_fast_and_coded_where_it_is_slow(self):
         fast = self.plan("--params", "10000000", "--nodes", "4", "--inter", "400gbit,2us", "--step-ms", "500", "--memory-gb-per-s", "700")
         self.assertIn("Use dense bf16", fast["advice"])

@@ -168,6 +168,29 @@ TEST(TunedRates, AMethodWithoutOneOfItsOwnTakesTheModels) {
     EXPECT_EQ(tuned_lr(model, "one-bit-adam"), tuned_lr(model, "adamw")) << model;
 }
 
+TEST(RunConfig, AnArmIsAMethodWithOptionsOfItsOwn) {
+  const RunConfig config = resolved(
+      with({{"run.optimizer", "adamw:codec=int4:feedback=ema"}, {"optimizer.beta1", "0.8"}}));
+  EXPECT_EQ(config.optimizer.algorithm, "adamw");
+  EXPECT_EQ(config.optimizer.codec, GradientCodec::kInt4);
+  EXPECT_EQ(config.optimizer.feedback, Feedback::kEma);
+  EXPECT_EQ(config.optimizer.beta1, 0.8);
+  EXPECT_EQ(config.lr, tuned_lr(config.model.name, "adamw"));
+  EXPECT_EQ(folder_name(config.arm), "adamw-codec=int4-feedback=ema");
+  EXPECT_TRUE(says(refusal_of([] {
+                     resolved(with({{"run.optimizer", "adamw:int4"}}));
+                   }),
+                   {"`int4`", "option=value"}));
+  EXPECT_TRUE(says(refusal_of([] {
+                     resolved(with({{"run.optimizer", "adamw:codex=int4"}}));
+                   }),
+                   {"codex", "codec"}));
+  EXPECT_TRUE(says(refusal_of([] {
+                     resolved(with({{"run.optimizer", "adamw:codec=sign"}}));
+                   }),
+                   {"does not learn", "int4"}));
+}
+
 TEST(TunedRates, AreThoseOfTheOptimizerWhateverItsDenseMeansAreSentIn) {
   EXPECT_EQ(resolved(with({{"run.optimizer", "sgdm-bf16"}})).lr, tuned_lr("resnet20", "sgdm"));
 }

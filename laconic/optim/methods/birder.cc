@@ -63,6 +63,7 @@ Method birder_method() {
                                        kForms)},
       .defaults = {{"lr", ""}},
       .rates = {{"resnet18", 2e-3}, {"resnet50", 2e-3}},
+      .shown = true,
       .cost = {.state = 8, .exact = {0, 1.23e-9}, .coded = {0.96e-9, 0.40e-9}},
       .sweeps = {.exact = "adam", .before = "draw-moments", .after = "sign-step"},
       .make_rule = [](const Bucket& bucket) -> std::unique_ptr<Rule> {

@@ -126,6 +126,7 @@ Method one_bit_adam_method() {
       .codec = "sign",
       .python = "OneBitAdam",
       .options = std::move(options),
+      .shown = true,
       .cost = {.state = 8,
                .state_of_node = 4,
                .state_of_all = 4,

@@ -267,6 +267,7 @@ Method zero_one_adam_method() {
                   {"local_step_scaler", "double_every"},
                   {"local_step_clipper", "max_interval"}},
       .synced_weights = "x_sync",
+      .shown = true,
       .cost = {.state = 16,
                .state_of_all = 4,
                .exact = {0, 1.23e-9},
