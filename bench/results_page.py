@@ -81,6 +81,24 @@ def text(rows):
             + distances(rows, rows[0], "final_loss", False))
 
 
+def coded(metric, name, points):
+    """Codecs and methods beside the one that each replaces."""
+    replaced = {"distributed-lion": "lion", "one-bit-lamb": "lamb", "one-bit-adam": "adamw", "zero-one-adam": "adamw"}
+
+    def section(rows):
+        by_name = {row["optimizer"]: row for row in rows}
+        lines = []
+        for row in rows:
+            base = by_name[replaced.get(row["optimizer"].split(":")[0], row["optimizer"].split(":")[0].removesuffix("-bf16"))]
+            far = row[name + "_mean"] - base[name + "_mean"]
+            far = f"{100 * far:+.2f} points" if points else f"{100 * far / base[name + '_mean']:+.2f} %"
+            lines.append([row["optimizer"].replace(":", " "), f"{row['lr']:g}", pair(row, "final_loss", digits=4), pair(row, "final_metric", 100 if points else 1, 2 if points else 3),
+                          "" if base is row else f"{far} against {base['optimizer']}", f"{row['bits_per_parameter_per_step']:.3f}", row["rounds"]])
+        return ("As above, 3 seeds. Learning rates of lion and lamb were tuned with AdamW's budget; what codes takes the rate of the method that it replaces.\n\n"
+                + table(["method", "lr", "validation loss", metric, "difference", "bits/parameter/step", "rounds"], lines))
+    return section
+
+
 def birder_forms(rows):
     return ("The same text, 4 ranks, 500 steps, one seed. Bits are those on the wire, with the headers and the bits that mark active words.\n\n"
             + table(["form", "validation loss", "bits/parameter/step", "rounds", "sent per rank"],
@@ -201,6 +219,8 @@ def against_papers(rows):
 SECTIONS = (
     ("fashion_mnist", "Fashion-MNIST, ResNet-20-like", fashion_mnist),
     ("text", "Text, GPT-2 mini", text),
+    ("fashion_mnist_coded", "Codecs and votes on Fashion-MNIST", coded("accuracy, %", "final_metric", True)),
+    ("text_coded", "Codecs and votes on text", coded("perplexity", "final_loss", False)),
     ("birder_forms", "Forms of Birder's exchange", birder_forms),
     ("bert", "Masked LM, then SST-2, BERT mini", bert),
     ("network_text_100mbit", "GPT-2 mini on an emulated 100 Mbit/s network, 4 ranks", network),

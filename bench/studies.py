@@ -15,6 +15,9 @@ import papers
 LACONIC = "build/laconic"
 RUNS = pathlib.Path(".run/studies")
 ARMS = "adamw,one-bit-adam,zero-one-adam,birder"
+# Gradients in few bits, votes, and coded exact rounds, beside what they replace.
+CODED = ("adamw,adamw:codec=int8,adamw:codec=int4,adamw:codec=int4:feedback=ema,lion,distributed-lion,distributed-lion:form=count,lamb,one-bit-lamb,"
+         "one-bit-adam:dense_codec=int4,zero-one-adam:dense_codec=int8")
 FIELDS = ("optimizer", "lr", "final_loss_mean", "final_loss_spread", "final_metric_mean", "final_metric_spread", "bits_per_parameter_per_step",
           "rounds", "bytes_sent_per_rank", "step_seconds", "exposed_seconds", "steps_to_baseline", "seconds_to_baseline")
 FASHION_MNIST = "--task fashion-mnist --model resnet20 --set model.width=8 --ranks 4 --batch 16"
@@ -65,6 +68,14 @@ def fashion_mnist(commands):
 
 def text(commands):
     return compare(commands, "text", f"{text_options()} --steps 500 --seeds 3 --set run.validate_every=50 --set run.validation_examples=200")
+
+
+def coded_fashion_mnist(commands):
+    return compare(commands, "fashion_mnist_coded", f"{FASHION_MNIST} --steps 800 --seeds 3 --set run.validate_every=100", CODED)
+
+
+def coded_text(commands):
+    return compare(commands, "text_coded", f"{text_options()} --steps 500 --seeds 3 --set run.validate_every=50 --set run.validation_examples=200", CODED)
 
 
 def seconds_by_kind(folder):
@@ -190,6 +201,8 @@ def counters(commands):
 STUDIES = {
     "fashion_mnist": fashion_mnist,
     "text": text,
+    "fashion_mnist_coded": coded_fashion_mnist,
+    "text_coded": coded_text,
     "birder_forms": birder_forms,
     "bert": bert,
     **{f"network_{study}_{rate}": network(study, options, rate)

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Finds the learning rates of app/training/tuned.cc: the same three values' worth of budget for every optimizer.
 
-    tune.py [STUDY...]      fashion_mnist, text, mlm; run from the project's root after ./run build
+    tune.py [STUDY...] [--arms A,B]      fashion_mnist, text, mlm; run from the project's root after ./run build
 
 Each value is tried once, for the number of steps given here; the lowest validation loss wins.
 """
+import argparse
 import json
-import sys
 
 from studies import ARMS, FASHION_MNIST, LACONIC, MASKED, RUNS, masked_corpus, run, text_options
 
 ADAM = {"fashion_mnist": (3e-3, 1e-2, 3e-2), "text": (1e-3, 3e-3, 1e-2), "mlm": (1e-3, 3e-3, 1e-2)}
 SGDM = (0.01, 0.03, 0.1)
+# Of other methods, as multiples of AdamW's: a sign has the size of its learning rate; LAMB's is a share of a tensor's norm.
+SCALES = {"lion": 0.1, "distributed-lion": 0.1, "lamb": 3, "one-bit-lamb": 3}
 STUDIES = {
     "fashion_mnist": lambda: f"{FASHION_MNIST} --steps 120",
     "text": lambda: f"{text_options()} --steps 150",
@@ -20,11 +22,16 @@ STUDIES = {
 
 
 def main():
-    for study in sys.argv[1:] or STUDIES:
-        for optimizer in ("sgdm", *ARMS.split(",")):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("studies", nargs="*", help=", ".join(STUDIES))
+    parser.add_argument("--arms", default=f"sgdm,{ARMS}")
+    options = parser.parse_args()
+    for study in options.studies or STUDIES:
+        for optimizer in options.arms.split(","):
             if study != "fashion_mnist" and optimizer == "sgdm":
                 continue
-            rates = SGDM if optimizer == "sgdm" else ADAM[study]
+            scale = SCALES.get(optimizer.split(":")[0], 1)
+            rates = SGDM if optimizer == "sgdm" else tuple(float(f"{scale * rate:g}") for rate in ADAM[study])
             losses = {}
             for rate in rates:
                 out = RUNS / "tune" / study / f"{optimizer}-{rate:g}"
