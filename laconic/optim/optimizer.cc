@@ -15,6 +15,7 @@
 #include "laconic/optim/rest.h"
 #include "laconic/optim/rule.h"
 #include "laconic/optim/schedule.h"
+#include "laconic/optim/tensors.h"
 #include "laconic/optim/weight_watch.h"
 #include "laconic/transport/metered.h"
 
@@ -48,6 +49,8 @@ class FlatOptimizer final : public Optimizer {
         add_bucket(group, now, begin + at, std::min(config_.bucket_elements, group.elements - at));
       begin += group.elements;
     }
+    if (!rules_.empty() && rules_.front()->by_tensor())
+      tensors_ = std::make_unique<Tensors>(model_, buckets_);
     if (chooses) paths_.measure(config_, nodes_, flat_.world ? &flat_ : nullptr, *device_);
     queue_ = std::make_unique<StepQueue>(
         buckets(), [this](int b) { work(b); }, [this] { transport_.idle(); });
@@ -99,6 +102,7 @@ class FlatOptimizer final : public Optimizer {
       queue_->finish();
       if (defers()) taken = finish_deferred(wish);
     }
+    if (taken && acts() && tensors_) tensors_->move(step_, rules_, rest_.get());
     if (taken) count();
     report(taken);
     note_weights();
@@ -370,6 +374,7 @@ class FlatOptimizer final : public Optimizer {
   std::unique_ptr<Rest> rest_;  // null: every range has a gradient in every step
   std::vector<Bucket> buckets_;
   std::vector<std::unique_ptr<Rule>> rules_;
+  std::unique_ptr<Tensors> tensors_;  // null: buckets move by themselves
   Step step_;
   bool begun_ = false, started_ = false;
   Record record_{traffic_};
