@@ -31,7 +31,7 @@ def made(case, parameters):
 
 def trace(case, weights, gradients, rank):
     """This rank's weights and the synchronized ones after each step. A parameter per range."""
-    places = [slice(begin, begin + count) for begin, count in case["ranges"] or [(0, len(weights))]]
+    places = [slice(begin, begin + count) for begin, count in case.get("ranges") or [(0, len(weights))]]
     parameters = [torch.nn.Parameter(torch.from_numpy(weights[place].copy())) for place in places]
     optimizer = made(case, parameters)
     x, synced = [], []
