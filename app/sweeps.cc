@@ -108,6 +108,38 @@ void adam(Arrays& a) {
   });
 }
 
+// Two more passes, each over the whole vector: norms, then the weights.
+void move_by_tensor(Arrays& a) {
+  constexpr k::TrustStep step{1.0F, 1.0F, 1e-8F, 0.01F, 1e-5F};
+  double x = 0, u = 0;
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    k::trust_direction(step, a.m.data() + i, a.v.data() + i, a.x.data() + i, tile, count);
+    u += static_cast<double>(k::sum_of_squares(tile, count));
+    x += static_cast<double>(k::sum_of_squares(a.x.data() + i, count));
+  });
+  const auto rate = static_cast<float>(u > 0 ? std::min(1e-4, 1e-6 * x / u) : 1e-4);
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    k::trust_apply(step, rate, a.m.data() + i, a.v.data() + i, a.x.data() + i, count);
+  });
+}
+
+void adam_by_tensor(Arrays& a) {
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    k::Lanes unused;
+    k::adam_moments(kStep, a.g.data() + i, a.m.data() + i, a.v.data() + i, count, unused);
+  });
+  move_by_tensor(a);
+}
+
+void decode_momentum_by_tensor(Arrays& a) {
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    k::Lanes unused;
+    k::decode({a.scales[i / kTile], a.bits.data() + i / 8}, count, tile);
+    k::measure(tile, nullptr, a.v.data() + i, count, k::Norm::kL1, a.m.data() + i, unused);
+  });
+  move_by_tensor(a);
+}
+
 void momentum_sgd(Arrays& a) {
   for_each_tile(a, [&](std::size_t i, std::size_t count) {
     k::sgdm({0.9F, 1e-4F, 1.0F}, a.g.data() + i, a.m.data() + i, a.x.data() + i, count);
@@ -122,6 +154,19 @@ constexpr Sweep kSweeps[] = {
     {"adam", adam,
      [](Arrays& a) -> k::Traffic {
        return {.reads = {a.g.data()}, .updates = {a.m.data(), a.v.data(), a.x.data()}};
+     }},
+    // The traffic of one of the two passes over all of m, v and x.
+    {"adam-by-tensor", adam_by_tensor,
+     [](Arrays& a) -> k::Traffic {
+       return {.reads = {a.g.data(), a.m.data(), a.v.data()},
+               .updates = {a.m.data(), a.v.data(), a.x.data()}};
+     }},
+    {"decode-momentum-by-tensor", decode_momentum_by_tensor,
+     [](Arrays& a) -> k::Traffic {
+       return {.reads = {a.v.data(), a.m.data(), a.x.data()},
+               .updates = {a.x.data()},
+               .writes = {a.m.data()},
+               .bits_in = a.bits.data()};
      }},
     {"encode-momentum", encode_momentum,
      [](Arrays& a) -> k::Traffic {

@@ -76,6 +76,7 @@ std::vector<Case> cases(KernelArrays& a) {
   constexpr const char* kStreaming = "streaming";
   constexpr const char* kCompute = "compute";
   static const k::AdamStep step{0.9F, 0.1F, 0.999F, 0.001F, 1e-4F, 1.0F, 1.0F, 1e-8F, 0.0F};
+  static const k::TrustStep trust{1.0F, 1.0F, 1e-8F, 0.01F, 0.0F};
   static const k::Draw draw{.key = {1, 2}};
   static Buffer<float> tile(kBlock);
   float *g = a.g.data(), *m = a.m.data(), *v = a.v.data(), *x = a.x.data(), *e = a.e.data();
@@ -203,6 +204,16 @@ std::vector<Case> cases(KernelArrays& a) {
        [=](std::size_t i, std::size_t n) {
          k::one_bit_apply(step, g + i, m + i, v + i, x + i, n);
        }},
+      {"trust_direction",
+       kStreaming,
+       {.reads = {m, v, x}, .writes = {e}},
+       [=](std::size_t i, std::size_t n) {
+         k::trust_direction(trust, m + i, v + i, x + i, e + i, n);
+       }},
+      {"trust_apply",
+       kStreaming,
+       {.reads = {m, v}, .updates = {x}},
+       [=](std::size_t i, std::size_t n) { k::trust_apply(trust, 1e-4F, m + i, v + i, x + i, n); }},
       {"zero_one_message",
        kStreaming,
        {.reads = {g, m, e}, .writes = {x}},

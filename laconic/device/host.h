@@ -38,6 +38,10 @@ class HostDevice final : public Device {
   template <typename Make>
   bool encode_block(const EncodeJob& job, const Block& at, Codec::Block& block, const Make& make);
   void sample(const EncodeJob& job, const Block& at);
+  template <typename Blocks>
+  void run_all(const Blocks& pass);
+  void run_all(const TensorNorms& pass);
+  void run_all(const TensorApply& pass);
 
   Pool pool_;
   Buffer<float> scratch_;

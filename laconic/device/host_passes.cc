@@ -44,13 +44,9 @@ constexpr auto kNothing = [](std::size_t, std::size_t) {};
 template <typename Work>
 void for_each_floor(const FloorTable& table, std::size_t begin, std::span<const float> mean,
                     const Work& work) {
-  const auto after = std::upper_bound(table.begins.begin(), table.begins.end(), begin);
-  auto block = static_cast<std::size_t>(after - table.begins.begin()) - 1;
-  for (std::size_t done = 0; done < mean.size(); ++block) {
-    const std::size_t end = std::min(table.end(block), begin + mean.size());
-    work(begin + done, mean.subspan(done, end - begin - done), table.floors[block]);
-    done = end - begin;
-  }
+  table.for_each(begin, mean.size(), [&](std::size_t at, std::size_t count, float floor) {
+    work(at, mean.subspan(at - begin, count), floor);
+  });
 }
 
 kernels::AdamStep with_floor(kernels::AdamStep step, float floor) {
@@ -263,6 +259,11 @@ struct TakeTile {
           std::memset(sink.left + at / kWord, 1, (count + kWord - 1) / kWord);
         });
   }
+  void operator()(const MomentumStore& sink) const {
+    kernels::Lanes unused;
+    kernels::measure(mean.data(), nullptr, sink.v + begin, mean.size(), kernels::Norm::kL1,
+                     sink.m + begin, unused);
+  }
   void operator()(const MomentumApply& sink) const {
     for_each_floor(sink.floors, begin, mean,
                    [&](std::size_t at, std::span<const float> part, float floor) {
@@ -332,15 +333,16 @@ void take(const Sink& sink, std::size_t begin, std::span<const float> mean) {
 }
 
 void HostDevice::run(const Pass& pass) {
-  std::visit(
-      [this](const auto& one) {
-        const FloorTable& table = one.floors;
-        pool_.run(table.begins.size(), [&](std::size_t block, int) {
-          const std::size_t begin = table.begins[block];
-          RunBlock{begin, table.end(block) - begin, table.floors[block]}(one);
-        });
-      },
-      pass);
+  std::visit([this](const auto& one) { run_all(one); }, pass);
+}
+
+template <typename Blocks>
+void HostDevice::run_all(const Blocks& pass) {
+  const FloorTable& table = pass.floors;
+  pool_.run(table.begins.size(), [&](std::size_t block, int) {
+    const std::size_t begin = table.begins[block];
+    RunBlock{begin, table.end(block) - begin, table.floors[block]}(pass);
+  });
 }
 
 void HostDevice::run(const Source& source, const Sink& sink, std::size_t elements, float* spent) {

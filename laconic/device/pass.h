@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +16,7 @@
 //
 //   Source   this rank's values, which an exchange encodes; they never touch memory
 //   Sink     what is done with the mean, as it is decoded
-//   Pass     an update without an exchange
+//   Pass     an update without an exchange, or a measurement
 namespace laconic::inline device {
 
 using Counter = std::atomic<std::uint64_t>;
@@ -66,6 +67,17 @@ struct FloorTable {
 
   std::size_t end(std::size_t block) const noexcept {
     return block + 1 < begins.size() ? begins[block + 1] : elements;
+  }
+  // work(begin, count, floor) for the parts of a range that lie in one block each.
+  template <typename Work>
+  void for_each(std::size_t begin, std::size_t count, const Work& work) const {
+    const auto after = std::upper_bound(begins.begin(), begins.end(), begin);
+    auto block = static_cast<std::size_t>(after - begins.begin()) - 1;
+    for (const std::size_t last = begin + count; begin < last; ++block) {
+      const std::size_t to = std::min(end(block), last);
+      work(begin, to - begin, floors[block]);
+      begin = to;
+    }
   }
 };
 
@@ -182,6 +194,12 @@ struct MomentsUpdate {
   BadBlocks bad;
 };
 
+// m = mean, 0 where v is 0.
+struct MomentumStore {
+  float* m;
+  const float* v;
+};
+
 // m = mean, then x = x*decay - (rate*m)/D with the block's floor.
 struct MomentumApply {
   kernels::AdamStep step;
@@ -213,12 +231,12 @@ struct RecordedSink {
   float* values;
 };
 
-struct Sink : std::variant<Take, Store, SgdmUpdate, AdamWUpdate, MomentsUpdate, MomentumApply,
-                           PendingSync, SignUpdate, RecordedSink> {
+struct Sink : std::variant<Take, Store, SgdmUpdate, AdamWUpdate, MomentsUpdate, MomentumStore,
+                           MomentumApply, PendingSync, SignUpdate, RecordedSink> {
   using variant::variant;
 };
 
-// Passes, each over its whole vector, block by block of `floors`.
+// Passes, each over its whole vector, block by block of `floors`, or over all tensors.
 
 // A local step; without g in bad blocks.
 struct LocalStep {
@@ -242,6 +260,38 @@ struct MomentsApply {
   FloorTable floors;
 };
 
-using Pass = std::variant<LocalStep, MomentsApply>;
+// The part of a tensor that lies in one bucket: elements [begin, begin + count) of it, which move
+// along u = (m*scale)/D + weight_decay*x, with the block's floor where there are floors. Pointers
+// are the bucket's; x of the parts of a tensor follow each other in memory.
+struct TensorPart {
+  std::size_t begin = 0, count = 0;
+  kernels::TrustStep step{};
+  float rate = 0;  // lr * trust ratio; 0: x stays
+  const float *m = nullptr, *v = nullptr;
+  float* x = nullptr;
+  const std::uint8_t* left = nullptr;  // a byte per word of 64: marked ones stay
+  FloorTable floors{};
+};
+
+// At most kTile elements of one tensor: from element `begin` of parts[part]'s bucket on, into the
+// parts that follow.
+struct TensorPiece {
+  std::size_t part = 0, begin = 0, count = 0;
+};
+
+// Squared norms of x and u of every piece, each summed in 16 lanes.
+struct TensorNorms {
+  std::span<const TensorPart> parts;
+  std::span<const TensorPiece> pieces;
+  double *x, *u;
+};
+
+// x = x - rate*u.
+struct TensorApply {
+  std::span<const TensorPart> parts;
+  std::span<const TensorPiece> pieces;
+};
+
+using Pass = std::variant<LocalStep, MomentsApply, TensorNorms, TensorApply>;
 
 }  // namespace laconic::inline device

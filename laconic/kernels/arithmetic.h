@@ -154,7 +154,8 @@ LACONIC_HOST_DEVICE inline float next_variance(const AdamStep& step, float g, fl
   return step.beta2 * v + step.one_minus_beta2 * (g * g);
 }
 // The comparison is false for NaN: a NaN in v is not hidden by the floor, as by fmaxf.
-LACONIC_HOST_DEVICE inline float divisor(const AdamStep& step, float v, float floor) {
+template <typename Step>
+LACONIC_HOST_DEVICE inline float divisor(const Step& step, float v, float floor) {
   return sqrtf((v < floor ? floor : v) * step.correction) + step.epsilon;
 }
 LACONIC_HOST_DEVICE inline void adamw_element(const AdamStep& step, float g, float& m, float& v,
@@ -193,6 +194,25 @@ LACONIC_HOST_DEVICE inline float pending_sync(const AdamStep& step, float invers
   const float decayed = step.decay * x_sync;
   if (m) *m = v == 0 ? 0.0F : mean * inverse_gain;
   return v == 0 ? decayed : decayed - mean / divisor(step, v, step.floor);
+}
+
+// An Adam step whose length is the tensor's to decide.
+
+struct TrustStep {
+  float scale;       // 1/(1 - beta1^t)
+  float correction;  // 1/(1 - beta2^J)
+  float epsilon;
+  float weight_decay;
+  float floor = 0;  // as AdamStep's
+};
+
+LACONIC_HOST_DEVICE inline float trust_direction_of(const TrustStep& step, float m, float v,
+                                                    float x) {
+  return (m * step.scale) / divisor(step, v, step.floor) + step.weight_decay * x;
+}
+LACONIC_HOST_DEVICE inline float trust_moved(const TrustStep& step, float rate, float m, float v,
+                                             float x) {
+  return x - rate * trust_direction_of(step, m, v, x);
 }
 
 }  // namespace laconic::kernels

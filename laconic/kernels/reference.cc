@@ -370,6 +370,16 @@ void zero_one_sync(const AdamStep& step, float inverse_gain, const float* mean, 
         pending_sync(step, inverse_gain, mean[k], v[k], x_sync[k], m != nullptr ? m + k : nullptr);
 }
 
+void trust_direction(const TrustStep& step, const float* m, const float* v, const float* x,
+                     float* u, std::size_t count) noexcept {
+  for (std::size_t k = 0; k < count; ++k) u[k] = trust_direction_of(step, m[k], v[k], x[k]);
+}
+
+void trust_apply(const TrustStep& step, float rate, const float* m, const float* v, float* x,
+                 std::size_t count) noexcept {
+  for (std::size_t k = 0; k < count; ++k) x[k] = trust_moved(step, rate, m[k], v[k], x[k]);
+}
+
 void birder_update(float lr, float decay, const float* r, float* x, std::size_t count) noexcept {
   for (std::size_t k = 0; k < count; ++k) x[k] = signed_step(lr, decay, r[k], x[k]);
 }

@@ -81,6 +81,10 @@ void zero_one_local(const AdamStep& step, float shrink, const float* g, float* m
                     float* pending, float* x, std::size_t count) noexcept;
 void zero_one_sync(const AdamStep& step, float inverse_gain, const float* mean, float* m,
                    const float* v, float* x_sync, float* x, std::size_t count) noexcept;
+void trust_direction(const TrustStep& step, const float* m, const float* v, const float* x,
+                     float* u, std::size_t count) noexcept;
+void trust_apply(const TrustStep& step, float rate, const float* m, const float* v, float* x,
+                 std::size_t count) noexcept;
 void birder_update(float lr, float decay, const float* r, float* x, std::size_t count) noexcept;
 
 }  // namespace laconic::kernels::reference

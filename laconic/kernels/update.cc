@@ -15,8 +15,8 @@ HWY_INLINE hn::Vec<D> blend(D d, float a, hn::Vec<D> x, float b, hn::Vec<D> y) {
 }
 
 // D = sqrt(max(v, floor) * correction) + epsilon.
-template <class D>
-HWY_INLINE hn::Vec<D> denominator(D d, const AdamStep& s, hn::Vec<D> v) {
+template <class D, class Step>
+HWY_INLINE hn::Vec<D> denominator(D d, const Step& s, hn::Vec<D> v) {
   const auto floor = hn::Set(d, s.floor);
   const auto raised = hn::IfThenElse(hn::Lt(v, floor), floor, v);  // not Max: a NaN stays
   return hn::Add(hn::Sqrt(hn::Mul(raised, hn::Set(d, s.correction))), hn::Set(d, s.epsilon));
@@ -191,6 +191,30 @@ void ZeroOneSync(const AdamStep& s, float inverse_gain, const float* mean, float
     : sync_as<false>(s, inverse_gain, mean, m, v, x_sync, x, count);
 }
 
+template <class D>
+HWY_INLINE hn::Vec<D> direction(D d, const TrustStep& s, const float* m, const float* v,
+                                hn::Vec<D> x, std::size_t i) {
+  const auto moment = hn::Mul(hn::LoadU(d, m + i), hn::Set(d, s.scale));
+  const auto adam = hn::Div(moment, denominator(d, s, hn::LoadU(d, v + i)));
+  return hn::Add(adam, hn::Mul(hn::Set(d, s.weight_decay), x));
+}
+
+void TrustDirection(const TrustStep& s, const float* m, const float* v, const float* x, float* u,
+                    std::size_t count) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    hn::StoreU(direction(d, s, m, v, hn::LoadU(d, x + i), i), d, u + i);
+  });
+}
+
+void TrustApply(const TrustStep& s, float rate, const float* m, const float* v, float* x,
+                std::size_t count) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto weight = hn::LoadU(d, x + i);
+    const auto u = direction(d, s, m, v, weight, i);
+    hn::StoreU(hn::Sub(weight, hn::Mul(hn::Set(d, rate), u)), d, x + i);
+  });
+}
+
 void BirderUpdate(float lr, float decay, const float* r, float* x, std::size_t count) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
     const auto kept = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, decay));
@@ -213,6 +237,8 @@ HWY_EXPORT(Momentum);
 HWY_EXPORT(ZeroOneMessage);
 HWY_EXPORT(ZeroOneLocal);
 HWY_EXPORT(ZeroOneSync);
+HWY_EXPORT(TrustDirection);
+HWY_EXPORT(TrustApply);
 HWY_EXPORT(BirderUpdate);
 
 void sgdm(const SgdmStep& step, const float* g, float* m, float* x, std::size_t count) noexcept {
@@ -249,6 +275,14 @@ void zero_one_local(const AdamStep& step, float shrink, const float* g, float* m
 void zero_one_sync(const AdamStep& step, float inverse_gain, const float* mean, float* m,
                    const float* v, float* x_sync, float* x, std::size_t count) noexcept {
   HWY_DYNAMIC_DISPATCH(ZeroOneSync)(step, inverse_gain, mean, m, v, x_sync, x, count);
+}
+void trust_direction(const TrustStep& step, const float* m, const float* v, const float* x,
+                     float* u, std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(TrustDirection)(step, m, v, x, u, count);
+}
+void trust_apply(const TrustStep& step, float rate, const float* m, const float* v, float* x,
+                 std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(TrustApply)(step, rate, m, v, x, count);
 }
 void birder_update(float lr, float decay, const float* r, float* x, std::size_t count) noexcept {
   HWY_DYNAMIC_DISPATCH(BirderUpdate)(lr, decay, r, x, count);

@@ -52,6 +52,18 @@ std::int64_t percent_of_run(const OptimizerConfig& config, int share) {
   return std::llround(static_cast<double>(config.total_steps) * share / 100);
 }
 
+double AdamRule::momentum_correction(const Step& step) const {
+  const OptimizerConfig& config = *bucket_.config;
+  return config.bias_correction ? 1 / (1 - std::pow(config.beta1, static_cast<double>(step.t))) : 1;
+}
+
+double AdamRule::variance_correction(const Step& step) const {
+  const OptimizerConfig& config = *bucket_.config;
+  return config.bias_correction
+             ? 1 / (1 - std::pow(config.beta2, static_cast<double>(step.variance_updates)))
+             : 1;
+}
+
 double AdamRule::rate(const Step& step) const {
   const OptimizerConfig& config = *bucket_.config;
   return config.bias_correction ? lr() / (1 - std::pow(config.beta1, static_cast<double>(step.t)))
@@ -60,17 +72,13 @@ double AdamRule::rate(const Step& step) const {
 
 kernels::AdamStep AdamRule::scalars(const Step& step) const {
   const OptimizerConfig& config = *bucket_.config;
-  const double correction =
-      config.bias_correction
-          ? 1 / (1 - std::pow(config.beta2, static_cast<double>(step.variance_updates)))
-          : 1;
   return {.beta1 = static_cast<float>(config.beta1),
           .one_minus_beta1 = static_cast<float>(1 - config.beta1),
           .beta2 = static_cast<float>(config.beta2),
           .one_minus_beta2 = static_cast<float>(1 - config.beta2),
           .rate = static_cast<float>(rate(step)),
           .decay = static_cast<float>(decay()),
-          .correction = static_cast<float>(correction),
+          .correction = static_cast<float>(variance_correction(step)),
           .epsilon = static_cast<float>(config.epsilon)};
 }
 

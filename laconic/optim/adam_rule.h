@@ -27,6 +27,9 @@ class AdamRule : public Rule {
   double variance_norm() const override;
 
  protected:
+  // 1/(1 - beta1^t) and 1/(1 - beta2^J); 1 without bias correction.
+  double momentum_correction(const Step& step) const;
+  double variance_correction(const Step& step) const;
   // a_t = lr/(1 - beta1^t).
   double rate(const Step& step) const;
   kernels::AdamStep scalars(const Step& step) const;

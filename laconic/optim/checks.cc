@@ -76,7 +76,9 @@ void agree_on_first_weights(Transport& transport, std::span<const float> weights
   agree(transport, {&mine, 1}, "start all ranks from the same weights, or broadcast them");
 }
 
-void ReplicaCheck::compare(Transport& transport, std::int64_t step) {
+void ReplicaCheck::after(std::int64_t step, Transport& transport) {
+  if (every_ == 0 || step - last_ < every_) return;
+  last_ = step;
   for (std::size_t i = 0; i < mine_.size(); ++i)
     mine_[i] = hash64(
         std::as_bytes(model_.weights.subspan(model_.ranges[i].begin, model_.ranges[i].count)));

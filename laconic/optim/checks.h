@@ -16,14 +16,16 @@ void agree_on_first_weights(Transport& transport, std::span<const float> weights
 // Compares the weights of replicas, range by range.
 class ReplicaCheck {
  public:
-  // `model` is completed, and outlives this.
-  explicit ReplicaCheck(const Model& model) : model_(model), mine_(model.ranges.size()) {}
+  // Every so many steps; 0: never. `model` is completed, and outlives this.
+  ReplicaCheck(const Model& model, std::int64_t every)
+      : model_(model), every_(every), mine_(model.ranges.size()) {}
 
-  // Error(kMismatch) with the range and the ranks.
-  void compare(Transport& transport, std::int64_t step);
+  // After a sync: compares when that is due. Error(kMismatch) with the range and the ranks.
+  void after(std::int64_t step, Transport& transport);
 
  private:
   const Model& model_;
+  std::int64_t every_, last_ = 0;
   std::vector<std::uint64_t> mine_, all_;
 };
 

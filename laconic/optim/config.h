@@ -33,6 +33,7 @@ struct OptimizerConfig {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   bool bias_correction = true;
   double variance_floor = 0.01;  // 0: off
+  double min_trust = 0.01, max_trust = 10;
 
   std::int64_t freeze_step = kUnset;  // or kAuto
   std::int64_t variance_freeze_step = kUnset, variance_kappa = 16;

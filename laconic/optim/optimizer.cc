@@ -5,24 +5,22 @@
 #include <cstring>
 
 #include "laconic/core/error.h"
-#include "laconic/core/hash.h"
-#include "laconic/kernels/dense.h"
 #include "laconic/optim/checks.h"
-#include "laconic/optim/choice.h"
+#include "laconic/optim/clipping.h"
 #include "laconic/optim/method.h"
+#include "laconic/optim/paths.h"
 #include "laconic/optim/queue.h"
+#include "laconic/optim/rates.h"
+#include "laconic/optim/record.h"
 #include "laconic/optim/rest.h"
 #include "laconic/optim/rule.h"
 #include "laconic/optim/schedule.h"
+#include "laconic/optim/tensors.h"
+#include "laconic/optim/weight_watch.h"
 #include "laconic/transport/metered.h"
 
 namespace laconic::inline optim {
 namespace {
-
-void check_rate(const char* what, double value) {
-  if (!(value >= 0) || !std::isfinite(value))
-    fail(Code::kInvalidArgument, "a {} of {}: it must be finite and at least 0", what, value);
-}
 
 class FlatOptimizer final : public Optimizer {
  public:
@@ -44,32 +42,29 @@ class FlatOptimizer final : public Optimizer {
     if (model_.may_rest) rest_ = std::make_unique<Rest>(model_, *metered_);
     shadow_.ranges = model_.ranges;
     shadow_.sums.resize(model_.ranges.size());
-    now_.resize(model_.groups.size());
     std::size_t begin = 0;
     for (const Group& group : model_.groups) {
-      const GroupStep* now = &now_[static_cast<std::size_t>(&group - model_.groups.data())];
+      const GroupStep* now = rates_.of(static_cast<std::size_t>(&group - model_.groups.data()));
       for (std::size_t at = 0; at < group.elements; at += config_.bucket_elements)
         add_bucket(group, now, begin + at, std::min(config_.bucket_elements, group.elements - at));
       begin += group.elements;
     }
-    if (chooses)
-      choice_ = std::make_unique<Choice>(config_, nodes_, flat_.world ? &flat_ : nullptr, *device_,
-                                         switching_);
+    if (!rules_.empty() && rules_.front()->by_tensor())
+      tensors_ = std::make_unique<Tensors>(model_, buckets_);
+    if (chooses) paths_.measure(config_, nodes_, flat_.world ? &flat_ : nullptr, *device_);
     queue_ = std::make_unique<StepQueue>(
         buckets(), [this](int b) { work(b); }, [this] { transport_.idle(); });
   }
 
   void begin(double lr) override {
     if (begun_) fail(Code::kInvalidArgument, "begin was called twice: finish the step first");
-    check_rate("learning rate", lr);
-    for (std::size_t i = 0; i < now_.size(); ++i)
-      now_[i] = {lr * model_.groups[i].lr_factor, model_.groups[i].weight_decay};
+    rates_.set(lr);
     begin_at(lr);
   }
 
   void begin(std::span<const GroupStep> groups) override {
     if (begun_) fail(Code::kInvalidArgument, "begin was called twice: finish the step first");
-    begin_at(take_rates(groups));
+    begin_at(rates_.set(groups));
   }
   bool defers() const noexcept override { return model_.deferred && dense() && !waits_for_all(); }
   void change_rates(std::span<const GroupStep> groups) override {
@@ -77,7 +72,7 @@ class FlatOptimizer final : public Optimizer {
       fail(Code::kInvalidArgument,
            "change_rates needs a step that has begun and a method that defers: give the rates to "
            "begin()");
-    step_ = schedule_->plan(counters_, take_rates(groups));
+    step_ = schedule_->plan(counters_, rates_.set(groups));
   }
   void absent(std::size_t range) override {
     if (!begun_ || !rest_)
@@ -107,10 +102,11 @@ class FlatOptimizer final : public Optimizer {
       queue_->finish();
       if (defers()) taken = finish_deferred(wish);
     }
+    if (taken && acts() && tensors_) tensors_->move(step_, rules_, rest_.get());
     if (taken) count();
     report(taken);
     note_weights();
-    if (taken) verify();
+    if (taken && counters_.open() == 0) replicas_.after(step_.t, *metered_);
   }
 
   void exchange_exactly(int steps) override {
@@ -122,7 +118,7 @@ class FlatOptimizer final : public Optimizer {
            begun_          ? "inside a step"
            : config_.guard ? ""
                            : "without guard");
-    exact_left_ = steps;
+    paths_.go_exactly(steps);
   }
 
   void synchronize() override {
@@ -184,19 +180,19 @@ class FlatOptimizer final : public Optimizer {
   void restored() override {
     started_ = counters_.t() > 0;
     step_ = {};
-    stats_ = {};
-    stats_.step = static_cast<std::int64_t>(counters_.t());
+    record_.stats = {};
+    record_.stats.step = static_cast<std::int64_t>(counters_.t());
     for (const auto& one : rules_) one->restored(counters_.frozen_at() != 0);
-    for (SwitchingMean* mean : switching_) mean->restored();
+    paths_.restored();
     note_weights();
   }
 
   const OptimizerConfig& config() const noexcept override { return config_; }
   const Model& model() const noexcept override { return model_; }
   Transport& transport() const noexcept override { return transport_; }
-  const StepStats& stats() const noexcept override { return stats_; }
-  std::int64_t steps_taken() const noexcept override { return stats_.step; }
-  const Totals& totals() const noexcept override { return totals_; }
+  const StepStats& stats() const noexcept override { return record_.stats; }
+  std::int64_t steps_taken() const noexcept override { return record_.stats.step; }
+  const Totals& totals() const noexcept override { return record_.totals; }
 
   std::string describe() const override {
     return fmt::format("{}, {} parameters in {} bucket(s), {}", method_.name, model_.weights.size(),
@@ -207,21 +203,20 @@ class FlatOptimizer final : public Optimizer {
  private:
   // Weights that were written to between two steps.
   void take_up_weights() {
-    if (!watches() || hash_of_weights() == hash_) return;
+    if (!watches() || !watch_.written()) return;
     if (counters_.open() != 0)
       fail(Code::kInvalidArgument,
            "the weights were written to after step {}, between two syncs, where every rank has "
            "weights of its own: write to them after synchronize()",
-           stats_.step);
+           record_.stats.step);
     for (const auto& one : rules_) one->adopt();
   }
   void note_weights() {
-    if (watches()) hash_ = hash_of_weights();
+    if (watches()) watch_.note();
   }
   bool watches() const {
     return model_.watched && started_ && !rules_.empty() && rules_.front()->keeps_weights();
   }
-  std::uint64_t hash_of_weights() const { return hash64(std::as_bytes(model_.weights)); }
 
   // A step of one bucket, on the queue's thread.
   void work(int b) {
@@ -259,37 +254,6 @@ class FlatOptimizer final : public Optimizer {
     return wish;
   }
 
-  // Returns the largest learning rate.
-  double take_rates(std::span<const GroupStep> groups) {
-    if (groups.size() != now_.size())
-      fail(Code::kInvalidArgument, "{} learning rates for {} groups", groups.size(), now_.size());
-    double largest = 0;
-    for (const GroupStep& group : groups) {
-      check_rate("learning rate", group.lr);
-      check_rate("weight decay", group.weight_decay);
-      largest = std::max(largest, group.lr);
-    }
-    std::copy(groups.begin(), groups.end(), now_.begin());
-    return largest;
-  }
-
-  // Before a coded step: the path of each bucket.
-  void choose_paths() {
-    const bool exact = exact_left_ > 0;
-    if (exact) --exact_left_;
-    for (SwitchingMean* mean : switching_) mean->use(exact ? Path::kDense : Path::kCoded);
-    if (choice_ && !exact) choice_->decide();
-    stats_.exchange = exact     ? name(Path::kDense)
-                      : choice_ ? choice_->describe()
-                                : name(Path::kCoded);
-  }
-  // All that could be coded went exactly.
-  bool all_exact() const {
-    return !switching_.empty() && std::ranges::all_of(switching_, [](const SwitchingMean* mean) {
-      return mean->taken() == Path::kDense;
-    });
-  }
-
   Rule& rule(int bucket) const { return *rules_[static_cast<std::size_t>(bucket)]; }
   bool dense() const noexcept { return dense_; }
   bool acts() const { return step_.kind != Step::Kind::kNothing || step_.freezes; }
@@ -313,7 +277,7 @@ class FlatOptimizer final : public Optimizer {
                         .x = model_.weights.subspan(begin, count),
                         .g = model_.gradient.subspan(begin, count)});
     rules_.push_back(method_.make_rule(buckets_.back()));
-    if (SwitchingMean* mean = rules_.back()->switching()) switching_.push_back(mean);
+    paths_.add(rules_.back()->switching());
   }
 
   void start() {
@@ -333,39 +297,23 @@ class FlatOptimizer final : public Optimizer {
     shadow_.on = config_.shadow_every > 0 && step_.t % config_.shadow_every == 0 &&
                  step_.kind == Step::Kind::kCoded;
     if (shadow_.on) std::fill(shadow_.sums.begin(), shadow_.sums.end(), Shadow::Sums{});
-    before_ = traffic_.total();
-    stats_.exchange.clear();
-    if (!switching_.empty() && step_.kind == Step::Kind::kCoded) choose_paths();
+    record_.begin();
+    if (!paths_.none() && step_.kind == Step::Kind::kCoded)
+      record_.stats.exchange = paths_.choose();
     begun_ = true;
     if (rest_) rest_->begin();
     queue_->begin();
   }
 
-  // Sum of squares over the blocks that are finite; *bad: some block is not.
-  double local_squares(bool* bad) const {
-    double total = 0;
-    for (std::size_t at = 0; at < model_.gradient.size(); at += kTile) {
-      const std::size_t n = std::min(kTile, model_.gradient.size() - at);
-      const float* g = model_.gradient.data() + at;
-      if (kernels::all_finite(g, n))
-        total += static_cast<double>(kernels::sum_of_squares(g, n));
-      else
-        *bad = true;
-    }
-    return total;
-  }
-
-  void clip(double norm) {
-    stats_.grad_norm = norm;
-    const double factor = config_.max_grad_norm / (norm + 1e-6);
-    if (factor < 1)
-      kernels::scale(model_.gradient.data(), model_.gradient.size(), static_cast<float>(factor));
+  void clip_to(double norm) {
+    record_.stats.grad_norm = norm;
+    clip(model_.gradient, norm, config_.max_grad_norm);
   }
 
   // With clipping or skip = step. False: the step is given up on all ranks.
   bool finish_together() {
     bool bad = false;
-    const double mine[] = {local_squares(&bad), 0};
+    const double mine[] = {squares_of(model_.gradient, &bad), 0};
     double squares = mine[0];
     const bool silent = step_.kind == Step::Kind::kSilent || step_.kind == Step::Kind::kNothing;
     if (config_.skip == Skip::kStep || !(silent || dense())) {
@@ -384,11 +332,11 @@ class FlatOptimizer final : public Optimizer {
     if (dense() && config_.max_grad_norm > 0) {
       for (int b = buckets() - 1; b >= 0; --b) rule(b).average(step_);
       bool ignored = false;
-      clip(std::sqrt(local_squares(&ignored)));
+      clip_to(std::sqrt(squares_of(model_.gradient, &ignored)));
       for (int b = buckets() - 1; b >= 0; --b) rule(b).apply_around(step_, resting(b));
       return true;
     }
-    if (config_.max_grad_norm > 0) clip(std::sqrt(squares));
+    if (config_.max_grad_norm > 0) clip_to(std::sqrt(squares));
     queue_->finish();
     return true;
   }
@@ -405,51 +353,15 @@ class FlatOptimizer final : public Optimizer {
   }
 
   void report(bool taken) {
-    static constexpr const char* kKinds[] = {"nothing", "dense", "coded", "silent"};
-    const auto now = traffic_.total();
-    stats_.step = static_cast<std::int64_t>(counters_.t());
-    const bool coded = step_.kind == Step::Kind::kCoded && !all_exact();
-    const bool dense =
-        step_.kind == Step::Kind::kDense || (step_.kind == Step::Kind::kCoded && !coded);
-    stats_.kind = !taken  ? "skipped"
-                  : dense ? "dense"
-                          : kKinds[static_cast<std::size_t>(step_.kind)];
-    stats_.bytes_inside = now.bytes_inside - before_.bytes_inside;
-    stats_.bytes_between = now.bytes_between - before_.bytes_between;
-    std::uint64_t bad = 0;
-    stats_.residual_ratio = 0;
-    for (const auto& one : rules_) {
-      bad += one->bad_blocks();
-      if (taken && step_.kind == Step::Kind::kCoded)
-        stats_.residual_ratio = std::max(stats_.residual_ratio, one->residual_ratio());
-    }
-    stats_.bad_blocks = bad - totals_.bad_blocks;
-    stats_.shadow.clear();
-    if (shadow_.on) stats_.shadow = shadow_.gauges();
-    totals_.bad_blocks = bad;
-    totals_.bytes_inside += stats_.bytes_inside;
-    totals_.bytes_between += stats_.bytes_between;
-    totals_.bytes = totals_.bytes_inside + totals_.bytes_between;
-    if (!taken) return void(++totals_.skipped);
-    ++totals_.steps;
-    totals_.dense += dense;
-    totals_.coded += coded;
-    totals_.silent += step_.kind == Step::Kind::kSilent || step_.kind == Step::Kind::kNothing;
-  }
-
-  // After the first sync that is verify_every steps or more after the last check.
-  void verify() {
-    if (config_.verify_every == 0 || counters_.open() != 0 ||
-        step_.t - verified_ < config_.verify_every)
-      return;
-    verified_ = step_.t;
-    replicas_.compare(*metered_, step_.t);
+    record_.end(step_, static_cast<std::int64_t>(counters_.t()), taken, paths_.went_exactly(),
+                rules_, shadow_);
   }
 
   const OptimizerConfig config_;
   const Method& method_;
   const bool dense_ = method_.exact_with(config_);
   const Model model_;
+  Rates rates_{model_};
   Transport& transport_;
   Traffic traffic_;
   std::unique_ptr<Transport> metered_;
@@ -462,21 +374,16 @@ class FlatOptimizer final : public Optimizer {
   std::unique_ptr<Rest> rest_;  // null: every range has a gradient in every step
   std::vector<Bucket> buckets_;
   std::vector<std::unique_ptr<Rule>> rules_;
-  std::vector<GroupStep> now_;  // a group's, in this step
+  std::unique_ptr<Tensors> tensors_;  // null: buckets move by themselves
   Step step_;
   bool begun_ = false, started_ = false;
-  Traffic::Count before_;
-  StepStats stats_;
-  Totals totals_;
-  ReplicaCheck replicas_{model_};
-  std::int64_t verified_ = 0;
+  Record record_{traffic_};
+  ReplicaCheck replicas_{model_, config_.verify_every};
   std::vector<double> norms_;
   std::vector<std::uint8_t> wishes_;
-  std::uint64_t hash_ = 0;  // of the weights after the last step, where they are watched
-  std::vector<SwitchingMean*> switching_;  // of the buckets whose mean may take another path
-  std::unique_ptr<Choice> choice_;         // null: nothing to choose
-  int exact_left_ = 0;                     // coded steps that guard makes exact
-  std::unique_ptr<StepQueue> queue_;       // last: its thread uses the rest
+  WeightWatch watch_{model_.weights};
+  Paths paths_;
+  std::unique_ptr<StepQueue> queue_;  // last: its thread uses the rest
 };
 
 }  // namespace

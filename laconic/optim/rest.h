@@ -50,6 +50,13 @@ class Rest {
   void agree();
   std::span<const Piece> pieces(int bucket);
 
+  // Once every bucket's pieces are known.
+  bool rests(std::size_t range) const noexcept { return resting_[range] != 0; }
+  // Exchanges before this step in which the range rested.
+  std::int64_t rested(std::size_t range) const noexcept {
+    return static_cast<std::int64_t>(rested_[range]);
+  }
+
   // The step was taken.
   void done(const Step& step);
   void other_ranks() noexcept;

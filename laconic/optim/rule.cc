@@ -43,6 +43,10 @@ void Rule::apply_around(const Step& step, std::span<const Piece> resting) {
   kept_.put_back();
 }
 
+TensorPart Rule::part_of(const Step&, std::int64_t, std::size_t begin, std::size_t count) {
+  return {.begin = begin, .count = count};
+}
+
 std::span<const float> Rule::masked(std::span<const float> live) {
   if (resting_.empty()) return live;
   if (mask_.empty()) mask_ = Buffer<float>(bucket_.x.size());

@@ -58,6 +58,13 @@ class Rule {
   // The same while these pieces of the bucket stay as they are.
   void step_around(const Step& step, std::span<const Piece> resting);
   void apply_around(const Step& step, std::span<const Piece> resting);
+  // True: `step` and `apply` leave the weights alone. Once all buckets have been through, every
+  // tensor moves as a whole, by what part_of() describes; the rate is filled in. `rested`: steps in
+  // which the tensor rested so far. What the part points at lives until moved().
+  virtual bool by_tensor() const { return false; }
+  virtual TensorPart part_of(const Step& step, std::int64_t rested, std::size_t begin,
+                             std::size_t count);
+  virtual void moved() {}
   // v stays from this step on.
   virtual void freeze() {}
   virtual void synchronize(const Step&) {}

@@ -16,6 +16,8 @@ from .optimizer import Optimizer
 # What DeepSpeed takes where its configuration does not give them. Its other defaults are ours.
 _DEFAULTS = {"freeze_step": 100_000, "var_freeze_step": 100_000, "local_step_scaler": 32_678}
 _WITHOUT_MEANING = {"cuda_aware", "comm_backend_name", "eps_inside_sqrt"}  # the last one has no effect in DeepSpeed either
+# How DeepSpeed's 1-bit LAMB scales its frozen ratios. Here they are computed in every step.
+_OF_FROZEN_RATIOS = {"coeff_beta", "factor_max", "factor_min", "factor_threshold"}
 _OTHER_SECTIONS = {
     "scheduler": "use torch.optim.lr_scheduler",
     "fp16": "use torch.autocast and torch.amp.GradScaler, or weights in half precision",
@@ -76,8 +78,9 @@ def _nearest(text: str, names: Iterable[str]) -> str:
 def _checked(cls: type[Optimizer], params: dict[str, Any]) -> dict[str, Any]:
     """The parameters of the section that the class takes."""
     known = {*inspect.signature(cls).parameters, *cls._method["aliases"]} - {"params"}
+    ignored = _WITHOUT_MEANING | (_OF_FROZEN_RATIOS if {"max_coeff", "freeze_step"} <= known else set())
     for key in params:
-        if key not in known | _WITHOUT_MEANING | {"amsgrad"}:
+        if key not in known | ignored | {"amsgrad"}:
             raise InvalidArgument(f'{cls.__name__} has no parameter "{key}"{_nearest(key, known)}')
     if params.get("amsgrad"):
         raise InvalidArgument(f"amsgrad is true: {cls.__name__} has no such variant, nor has DeepSpeed's")
@@ -99,7 +102,7 @@ def _in_use(value: Any) -> bool:
 
 
 def _warn(config: dict[str, Any], params: dict[str, Any]) -> None:
-    without = sorted(_WITHOUT_MEANING & params.keys())
+    without = sorted((_WITHOUT_MEANING | _OF_FROZEN_RATIOS) & params.keys())
     texts = [f"{', '.join(without)}: no meaning here"] if without else []
     texts += [f"{key}: {text}" for key, text in _OTHER_SECTIONS.items() if key in config and _in_use(config[key])]
     if texts:

@@ -16,7 +16,7 @@ import unittest
 from pathlib import Path
 
 LACONIC, MPIRUN = "", None
-OPTIMIZERS = ("sgdm", "adamw", "one-bit-adam", "zero-one-adam", "birder")
+OPTIMIZERS = ("sgdm", "adamw", "lamb", "one-bit-adam", "one-bit-lamb", "zero-one-adam", "birder")
 SUMMARY = {"optimizer", "task", "model", "ranks", "steps", "seed", "final_loss", "final_metric", "bits_per_parameter_per_step",
            "rounds", "bytes_sent_per_rank", "skipped_steps", "seconds", "weights_hash"}
 IMAGES = ["--task", "fashion-mnist", "--data", "generated", "--model", "resnet8", "--set", "model.width=4", "--batch", "8",

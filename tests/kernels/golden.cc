@@ -139,6 +139,10 @@ class Golden {
                s.beta1, s.one_minus_beta1, s.beta2, s.one_minus_beta2, s.rate, s.decay,
                s.correction, s.epsilon, s.floor);
   }
+  std::string json(Side& side, const TrustStep& s) {
+    return all(side, {"scale", "correction", "epsilon", "weight_decay", "floor"}, s.scale,
+               s.correction, s.epsilon, s.weight_decay, s.floor);
+  }
 
   std::ofstream arrays_, index_;
   std::size_t calls_ = 0, written_ = 0;
@@ -272,6 +276,11 @@ void record_update(Golden& golden, Case& one, float floor) {
   };
   with_gradient(g);
   with_gradient(nullptr);
+  const TrustStep trust{1.9F, 1.37F, 1e-8F, 0.013F, floor};
+  golden.record(LACONIC_BOTH(trust_direction, "step", "m", "v", "x", "u", "count"), trust, m, v, x,
+                out, n);
+  golden.record(LACONIC_BOTH(trust_apply, "step", "rate", "m", "v", "x", "count"), trust, 0.0031F,
+                m, v, x, n);
   golden.record(LACONIC_BOTH(birder_update, "lr", "decay", "r", "x", "count"), 0.008F, 0.9998F, g,
                 x, n);
 }

@@ -445,6 +445,20 @@ def zero_one_sync(step, inverse_gain, mean, m, v, x_sync, x, count):
     return after
 
 
+def direction(step, m, v, x):
+    return (m * step.scale) / step.divisor(v, step.floor) + step.weight_decay * x
+
+
+@kernel
+def trust_direction(step, m, v, x, u, count):
+    return {"u": direction(Step(step), m, v, x)}
+
+
+@kernel
+def trust_apply(step, rate, m, v, x, count):
+    return {"x": x - F(rate) * direction(Step(step), m, v, x)}
+
+
 @kernel
 def birder_update(lr, decay, r, x, count):
     return {"x": x * F(decay) - F(lr) * r}

@@ -116,6 +116,17 @@ TEST_P(UpdateKernels, ZeroOneSyncEqualsTheReference) {
   });
 }
 
+TEST_P(UpdateKernels, TrustStepsEqualTheReference) {
+  for_each_case([](Case& one) {
+    const auto m = one.floats(), v = one.positive(), x = one.floats(), u = one.floats();
+    for (const float floor : {0.0F, 0.01F, 1e-30F}) {
+      const TrustStep step{1.9F, 1.37F, 1e-8F, 0.013F, floor};
+      expect_same(trust_direction, reference::trust_direction, step, m, v, x, u, one.count());
+      expect_same(trust_apply, reference::trust_apply, step, 0.0031F, m, v, x, one.count());
+    }
+  });
+}
+
 TEST_P(UpdateKernels, BirderUpdateEqualsTheReference) {
   for_each_case([](Case& one) {
     expect_same(birder_update, reference::birder_update, 0.008F, 0.9998F, one.floats(),

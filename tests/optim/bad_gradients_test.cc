@@ -53,7 +53,11 @@ TEST_P(OptimizerSuite, SurvivesWhatIsNotFiniteOnOneRank) {
 
 TEST_P(OptimizerSuite, LeavesOtherBlocksAloneWhenOneIsBad) {
   run([](Transport& world) {
-    Training good(config(), world), bad(config(), world);
+    // A tensor of its own: some methods move tensors as a whole.
+    Model model;
+    model.ranges = {{"spoiled", 0, 128}, {"others", 128, kElements - 128}};
+    Training good(config(), world, {}, kElements, model),
+        bad(config(), world, {}, kElements, model);
     spoil(bad);
     // From the noise alone, so that blocks do not meet through the weights.
     const auto spoiled = bad.gradient_of;

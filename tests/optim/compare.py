@@ -69,12 +69,12 @@ def spoil(g):
     return g
 
 
-def case(algorithm, ranks, elements, lr="constant", synchronize_at=(), bad=False, note="", **config):
+def case(algorithm, ranks, elements, lr="constant", synchronize_at=(), bad=False, note="", ranges=None, **config):
     options = " ".join(f"{key}={value}" for key, value in config.items())
     name = f"{algorithm} n={ranks} P={elements} lr={lr} {options} {note}".strip()
     return {
         "name": name, "algorithm": algorithm, "ranks": ranks, "elements": elements, "steps": STEPS, "config": config,
-        "lr": learning_rates(lr), "synchronize_at": list(synchronize_at), "bad": bad,
+        "lr": learning_rates(lr), "synchronize_at": list(synchronize_at), "bad": bad, "ranges": ranges or [],
     }  # fmt: skip
 
 
@@ -160,19 +160,42 @@ def integer_cases():
     yield case("sgdm", 2, 200, lr="zeros", momentum=0.9, codec="int8", feedback="full")
 
 
+def tensor_cases():
+    """Tensors that span buckets, and several in one."""
+    few = [(0, 90), (90, 30), (120, 80)]
+    many = [(0, 5003), (5003, 1), (5004, 3700), (8704, 296)]
+    yield case("lamb", 1, 200, lr="warm-up", weight_decay=0.1)
+    yield case("lamb", 3, 200, weight_decay=0.1, ranges=few, bucket_elements=64)
+    yield case("lamb", 2, 9000, lr="zeros", weight_decay=0.1, ranges=many, bucket_elements=4100)
+    yield case("lamb", 4, 200, weight_decay=0.0, bias_correction=False, beta1=0.8, beta2=0.95, ranges=few, min_trust=0.9, max_trust=1.2)
+    yield case("lamb", 3, 9000, lr="restarts", weight_decay=0.1, codec="int4", feedback="ema", ranges=many, bucket_elements=3000)
+    one_bit = {"weight_decay": 0.01, "freeze_step": 30}
+    yield case("one-bit-lamb", 1, 1, **one_bit)
+    yield case("one-bit-lamb", 3, 200, scale_block=64, ranges=few, bucket_elements=70, **one_bit)
+    yield case("one-bit-lamb", 2, 9000, scale_block=256, lr="warm-up", ranges=many, bucket_elements=4100, **one_bit)
+    yield case("one-bit-lamb", 4, 9000, scale_block=0, scale_norm="l1", ranges=many, lr="zeros", **one_bit)
+    yield case("one-bit-lamb", 2, 4097, scale_block=256, variance_floor=0.0, **one_bit)
+    yield case("one-bit-lamb", 3, 200, scale_block=64, ranges=few, freeze_step="auto", beta2=0.9, lr="warm-up")
+    yield case("one-bit-lamb", 2, 200, scale_block=64, freeze_step=1, weight_decay=0.01, bias_correction=False)
+
+
 def bad_cases():
     block = {"scale_block": 64, "weight_decay": 0.01, "bad": True, "note": "bad blocks"}
     yield case("adamw", 2, 200, **block)
     yield case("adamw", 3, 200, codec="int4", quant_block=64, **block)
     yield case("sgdm", 2, 200, momentum=0.9, codec="int8", feedback="ema", quant_block=128, **block)
     yield case("one-bit-adam", 3, 200, freeze_step=30, **block)
+    tensors = {"ranges": [(0, 90), (90, 30), (120, 80)]}
+    yield case("lamb", 2, 200, **tensors, **block)
+    yield case("lamb", 3, 200, codec="int8", quant_block=64, bucket_elements=128, **tensors, **block)
+    yield case("one-bit-lamb", 3, 200, freeze_step=30, bucket_elements=128, **tensors, **block)
     policy = {"variance_freeze_step": 33, "variance_kappa": 16, "double_every": 10, "max_interval": 4}
     yield case("zero-one-adam", 3, 200, **policy, **block)
     yield case("birder", 3, 200, exchange="two-round", seed=7, **block)
 
 
 def every_case():
-    for cases in (zero_one_cases, one_bit_cases, birder_cases, dense_cases, integer_cases, bad_cases):
+    for cases in (zero_one_cases, one_bit_cases, birder_cases, dense_cases, integer_cases, tensor_cases, bad_cases):
         yield from cases()
 
 
@@ -198,7 +221,8 @@ def read(path, shape):
 
 
 def run_reference(case, weights, gradients):
-    optimizer = ALGORITHMS[case["algorithm"]](weights, case["ranks"], **case["config"])
+    shape = {"ranges": case["ranges"]} if case["ranges"] else {}
+    optimizer = ALGORITHMS[case["algorithm"]](weights, case["ranks"], **shape, **case["config"])
     x, synced = [], []
     for t, (g, lr) in enumerate(zip(gradients, case["lr"]), 1):
         optimizer.step(g, lr)

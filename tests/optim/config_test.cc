@@ -42,6 +42,8 @@ OptimizerConfig nothing_default() {
           .epsilon = std::numeric_limits<double>::denorm_min(),
           .bias_correction = false,
           .variance_floor = 0,
+          .min_trust = 1e-300,
+          .max_trust = 1.0 / 3,
           .freeze_step = kAuto,
           .variance_freeze_step = 12'500,
           .variance_kappa = 7,
@@ -79,12 +81,12 @@ TEST(OptimizerConfig, AsTextReadsBackToTheSameBits) {
 
 TEST(OptimizerConfig, EveryFieldIsPrinted) {
   const auto plain = to_text({}), other = to_text(nothing_default());
-  EXPECT_EQ(plain.size(), 33U);
+  EXPECT_EQ(plain.size(), 35U);
   for (const auto& [field, value] : plain) EXPECT_NE(value, other.at(field)) << field;
 }
 
 TEST(OptimizerConfig, SignsOfGradientsAreRefusedWithTheReasonAndWhatToUse) {
-  for (const std::string each : {"sgdm", "adamw"}) {
+  for (const std::string each : {"sgdm", "adamw", "lamb"}) {
     const auto config = with("codec", "sign", {.algorithm = each});
     expect_says(thrown([&] { validated(config); }), Code::kInvalidArgument,
                 {"sign", "does not learn", "2.43", "int4", "one-bit-adam", "zero-one-adam"});
@@ -98,7 +100,8 @@ TEST(OptimizerConfig, SignsOfGradientsAreRefusedWithTheReasonAndWhatToUse) {
 }
 
 TEST(OptimizerConfig, EnumsAreNames) {
-  for (const std::string each : {"sgdm", "adamw", "one-bit-adam", "zero-one-adam", "birder"})
+  for (const std::string each :
+       {"sgdm", "adamw", "lamb", "one-bit-adam", "one-bit-lamb", "zero-one-adam", "birder"})
     EXPECT_EQ(with("algorithm", each).algorithm, each);
   EXPECT_EQ(with("exchange", "count").exchange, ExchangeForm::kCount);
   EXPECT_EQ(with("exchange", "single-round").exchange, ExchangeForm::kSingleRound);
@@ -122,6 +125,8 @@ TEST(OptimizerConfig, TakesTheNamesOfDeepSpeed) {
   EXPECT_EQ(with("var_update_scaler", "17").variance_kappa, 17);
   EXPECT_EQ(with("local_step_scaler", "32678").double_every, 32'678);
   EXPECT_EQ(with("local-step-clipper", "8").max_interval, 8);
+  EXPECT_EQ(with("min_coeff", "0.1").min_trust, 0.1);
+  EXPECT_EQ(with("max_coeff", "0.3").max_trust, 0.3);
 }
 
 TEST(OptimizerConfig, AutoIsTakenWhereTheFieldAllowsIt) {

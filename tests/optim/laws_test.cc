@@ -53,13 +53,41 @@ TEST(Laws, ZeroOneAdamWithAnExactMeanAndAVarianceStepEveryStepIsAdamW) {
   });
 }
 
-TEST(Laws, OneBitAdamThatNeverFreezesIsAdamW) {
-  everywhere([](Transport& world, int per_node) {
-    OptimizerConfig config = short_config("one-bit-adam", per_node);
-    config.freeze_step = 1000;
-    Training one_bit(config, world, three_groups());
-    Training adamw(short_config("adamw", per_node), world, three_groups());
-    expect_equal_runs(one_bit, adamw);
+TEST(Laws, OneBitAdamAndLambThatNeverFreezeAreAdamWAndLamb) {
+  const std::pair<std::string, std::string> pairs[] = {{"one-bit-adam", "adamw"},
+                                                       {"one-bit-lamb", "lamb"}};
+  everywhere([&](Transport& world, int per_node) {
+    for (const auto& [coded, exact] : pairs) {
+      OptimizerConfig config = short_config(coded, per_node);
+      config.freeze_step = 1000;
+      Training never(config, world, three_groups());
+      Training plain(short_config(exact, per_node), world, three_groups());
+      expect_equal_runs(never, plain);
+    }
+  });
+}
+
+TEST(Laws, WithATrustRatioOf1LambFollowsAdam) {
+  const std::pair<std::string, std::string> pairs[] = {
+      {"lamb", "adamw"}, {"lamb+int8+ema", "adamw+int8+ema"}, {"one-bit-lamb", "one-bit-adam"}};
+  everywhere([&](Transport& world, int per_node) {
+    for (const auto& [with_trust, without] : pairs) {
+      OptimizerConfig config = short_config(with_trust, per_node);
+      config.min_trust = config.max_trust = 1;
+      Training lamb(config, world, three_groups());
+      Training adam(short_config(without, per_node), world, three_groups());
+      // The noise alone: a difference must not come back through the gradient.
+      lamb.gradient_of = adam.gradient_of = [](std::int64_t t, int rank, std::size_t k) {
+        return noise(t, rank, k);
+      };
+      for (std::int64_t t = 1; t <= 50; ++t) {
+        lamb.run_to(t);
+        adam.run_to(t);
+        for (std::size_t k = 0; k < kElements; ++k)
+          ASSERT_NEAR(lamb.weights[k], adam.weights[k], 1e-5 * (1 + std::abs(adam.weights[k])))
+              << with_trust << ", step " << t << ", weight " << k;
+      }
+    }
   });
 }
 
@@ -114,7 +142,9 @@ TEST(Laws, StateIsAsLargeAsPromised) {
     const double share = 4.0 / world.size();
     const std::pair<std::string, double> most[] = {{"sgdm", 4},
                                                    {"adamw", 8},
+                                                   {"lamb", 8},
                                                    {"one-bit-adam", 12 + share},
+                                                   {"one-bit-lamb", 12 + share},
                                                    {"zero-one-adam", 16 + share},
                                                    {"birder", 8}};
     for (const auto& [algorithm, bytes] : most) {

@@ -1,7 +1,7 @@
 // Runs one case of compare.py: optim_trace CASE.json DIRECTORY. Reads weights.f32 and gradients.f32
 // (steps x ranks x P) and writes x.f32 (steps x ranks x P) and synced.f32 (steps x P), all
 // little-endian fp32.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -51,6 +51,10 @@ int main(int argc, char** argv) try {
   const auto asked = one.value("synchronize_at", std::vector<std::size_t>{});
   const std::set<std::size_t> synchronize_at(asked.begin(), asked.end());
   const laconic::OptimizerConfig config = config_of(one);
+  std::vector<laconic::NamedRange> ranges;
+  for (const auto& [begin, count] :
+       one.value("ranges", std::vector<std::pair<std::size_t, std::size_t>>{}))
+    ranges.push_back({fmt::format("from {}", begin), begin, count});
   const auto weights = read(folder + "/weights.f32", elements);
   const auto gradients = read(folder + "/gradients.f32", rates.size() * ranks * elements);
   std::vector<float> x(gradients.size()), synced(rates.size() * elements);
@@ -58,7 +62,7 @@ int main(int argc, char** argv) try {
     auto mine = weights;
     std::vector<float> gradient(elements);
     const auto optimizer = laconic::make_optimizer(
-        config, {.weights = mine, .gradient = gradient, .groups = {}, .ranges = {}}, world);
+        config, {.weights = mine, .gradient = gradient, .groups = {}, .ranges = ranges}, world);
     const auto rank = static_cast<std::size_t>(world.rank());
     for (std::size_t t = 0; t < rates.size(); ++t) {
       const std::size_t at = (t * ranks + rank) * elements;

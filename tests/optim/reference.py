@@ -213,6 +213,77 @@ class OneBitAdam(AdamW):
         self.move(lr, self.m, floor=self.mean.coded)
 
 
+class Moments:
+    """Keeps the moments and leaves the weights: for methods that move tensors as a whole, bucket by bucket."""
+
+    def move(self, lr, m, floor, good=True):
+        self.divisor, self.good = self.denominator(floor), np.broadcast_to(good, m.shape)
+
+
+class AdamMoments(Moments, AdamW):
+    pass
+
+
+class OneBitMoments(Moments, OneBitAdam):
+    pass
+
+
+def squares(values):
+    """Section 0's sum of squares: 16 lanes and a tree per 4096 elements, partial sums in double."""
+    total = 0.0
+    for at in range(0, len(values), 4096):
+        piece = values[at : at + 4096]
+        lanes = np.zeros(-(-len(piece) // 16) * 16, f32)
+        lanes[: len(piece)] = piece * piece
+        sums = np.add.accumulate(lanes.reshape(-1, 16), axis=0, dtype=f32)[-1]
+        for half in (8, 4, 2, 1):
+            sums = sums[:half] + sums[half : 2 * half]
+        total += float(sums[0])
+    return total
+
+
+class Lamb:
+    """ranges: (begin, count) of each tensor; None: all weights are one. A mean per bucket, as the method has."""
+
+    moments = AdamMoments
+
+    def __init__(self, weights, ranks, ranges=None, bucket_elements=None, min_trust=0.01, max_trust=10.0, **config):
+        self.n, self.synced = ranks, np.array(weights, f32)
+        self.ranges = ranges or [(0, len(weights))]
+        self.bounds = min_trust, max_trust
+        size = bucket_elements or len(weights)
+        self.slices = [slice(at, at + size) for at in range(0, len(weights), size)]
+        self.buckets = [self.moments(self.synced[one], ranks, **config) for one in self.slices]
+
+    @property
+    def x(self):
+        return np.broadcast_to(self.synced, (self.n, len(self.synced)))
+
+    def synchronize(self):
+        pass
+
+    def trust(self, x, u):
+        x, u = np.sqrt(squares(x)), np.sqrt(squares(u))
+        return min(max(x / u, self.bounds[0]), self.bounds[1]) if x > 0 and u > 0 else 1.0
+
+    def step(self, gradients, lr):
+        for bucket, one in zip(self.buckets, self.slices):
+            bucket.step(gradients[:, one], lr)
+        first = self.buckets[0]
+        correction = 1.0 / (1.0 - first.beta1**first.t) if first.bias_correction else 1.0
+        m, divisor, good = (np.concatenate([getattr(b, name) for b in self.buckets]) for name in ("m", "divisor", "good"))
+        u = (m * f32(correction)) / divisor + f32(first.weight_decay) * self.synced
+        moved = self.synced.copy()
+        for begin, count in self.ranges:
+            one = slice(begin, begin + count)
+            moved[one] -= f32(lr * self.trust(self.synced[one], u[one])) * u[one]
+        self.synced = np.where(good, moved, self.synced)
+
+
+class OneBitLamb(Lamb):
+    moments = OneBitMoments
+
+
 class ZeroOneAdam(AdamW):
     # The first step on which v = 0 is filled: right after the "last" variance step, or after the "freeze" step.
     fill_after = "freeze"
@@ -350,7 +421,9 @@ class Birder(Optimizer):
 ALGORITHMS = {
     "sgdm": Sgdm,
     "adamw": AdamW,
+    "lamb": Lamb,
     "one-bit-adam": OneBitAdam,
+    "one-bit-lamb": OneBitLamb,
     "zero-one-adam": ZeroOneAdam,
     "birder": Birder,
 }

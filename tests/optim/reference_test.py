@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import reference
-from reference import AdamW, Birder, OneBitAdam, Sgdm, ZeroOneAdam
+from reference import AdamW, Birder, Lamb, OneBitAdam, OneBitLamb, Sgdm, ZeroOneAdam
 from reference_means import DenseMean, Layout, OneBitMean, deal, draw, f32, philox, uniform
 from torch_golden import golden_gradient
 
@@ -107,6 +107,28 @@ class Adams(unittest.TestCase):
         expected = run(AdamW(x, 3, weight_decay=0.1), g, self.lr)
         never = run(OneBitAdam(x, 3, weight_decay=0.1, freeze_step=NEVER), g, self.lr)
         np.testing.assert_array_equal(never.x, expected.x)
+
+    def test_one_bit_lamb_that_never_freezes_is_lamb_in_any_buckets(self):
+        x, g, ranges = weights(500), gradients(100, 3, 500), [(0, 210), (210, 290)]
+        expected = run(Lamb(x, 3, ranges, weight_decay=0.1), g, self.lr)
+        never = run(OneBitLamb(x, 3, ranges, 130, weight_decay=0.1, freeze_step=NEVER), g, self.lr)
+        np.testing.assert_array_equal(never.x, expected.x)
+
+    def test_with_a_trust_ratio_of_1_lamb_follows_adam(self):
+        x, g, one = weights(500), gradients(100, 3, 500), {"min_trust": 1.0, "max_trust": 1.0}
+        for lamb, adam in (
+            (Lamb(x, 3, weight_decay=0.1, **one), AdamW(x, 3, weight_decay=0.1)),
+            (OneBitLamb(x, 3, freeze_step=20, **one), OneBitAdam(x, 3, freeze_step=20)),
+        ):
+            run(lamb, g, self.lr)
+            run(adam, g, self.lr)
+            self.assertLess((np.abs(lamb.synced - adam.synced) / (1 + np.abs(adam.synced))).max(), 1e-5)
+
+    def test_a_tensor_moves_by_the_rate_times_its_norm(self):
+        x, g = weights(500), gradients(1, 3, 500)
+        moved = run(Lamb(x, 3, [(0, 210), (210, 290)]), g, 0.01).synced - x
+        for one in (slice(0, 210), slice(210, 500)):
+            self.assertAlmostEqual(np.linalg.norm(moved[one]) / np.linalg.norm(x[one]), 0.01, 6)
 
     def test_zero_one_adam_follows_one_bit_adam_with_an_exact_mean_and_frozen_v(self):
         x, g = weights(500), gradients(100, 3, 500)

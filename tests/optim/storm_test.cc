@@ -164,7 +164,8 @@ TEST_P(GradientStorm, SkipsExactlyTheBadStepsWhereAsked) {
 INSTANTIATE_TEST_SUITE_P(
     All, GradientStorm,
     ::testing::Values(Storm{"sgdm", {}, "Sgdm"}, Storm{"adamw", {}, "AdamW"},
-                      Storm{"one-bit-adam", {}, "OneBitAdam"},
+                      Storm{"lamb", {}, "Lamb"}, Storm{"one-bit-adam", {}, "OneBitAdam"},
+                      Storm{"one-bit-lamb", {}, "OneBitLamb"},
                       Storm{"zero-one-adam", {}, "ZeroOneAdam"},
                       Storm{"birder", ExchangeForm::kTwoRound, "BirderTwoRound"},
                       Storm{"birder", ExchangeForm::kSingleRound, "BirderSingleRound"},

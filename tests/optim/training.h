@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "laconic/optim/method.h"
 #include "laconic/optim/optimizer.h"
 #include "tests/support/ranks.h"
 
@@ -24,7 +25,8 @@ std::string name_of(const ::testing::TestParamInfo<Setting>& info);
 
 // A method, or METHOD+CODEC+FEEDBACK.
 inline constexpr const char* kAlgorithms[] = {
-    "sgdm", "adamw", "sgdm+int8+full", "adamw+int4+ema", "one-bit-adam", "zero-one-adam", "birder"};
+    "sgdm",          "adamw",        "lamb",         "sgdm+int8+full", "adamw+int4+ema",
+    "lamb+int8+ema", "one-bit-adam", "one-bit-lamb", "zero-one-adam",  "birder"};
 
 // The defaults under one of these names.
 OptimizerConfig config_named(const std::string& algorithm);
@@ -85,7 +87,8 @@ class OptimizerSuite : public ::testing::TestWithParam<Setting> {
     return short_config(GetParam().algorithm, GetParam().per_node);
   }
   static std::string algorithm() { return GetParam().algorithm; }
-  static bool dense() { return algorithm() == "sgdm" || algorithm() == "adamw"; }
+  // Every mean is exact.
+  static bool dense() { return method_named(config().algorithm).exact_with(config()); }
   static void run(const std::function<void(Transport&)>& body) {
     run_ranks(GetParam().ranks, body);
   }

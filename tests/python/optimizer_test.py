@@ -49,6 +49,8 @@ def every(parameters, **more):
         "one-bit-adam": lambda: laconic.OneBitAdam(parameters(), lr=1e-2, freeze_step=4, **more),
         "birder": lambda: laconic.Birder(parameters(), lr=1e-2, **more),
         "adamw": lambda: laconic.AdamW(parameters(), lr=1e-2, **more),
+        "lamb": lambda: laconic.LAMB(parameters(), lr=1e-2, **more),
+        "one-bit-lamb": lambda: laconic.OneBitLAMB(parameters(), lr=1e-2, freeze_step=4, **more),
         "sgd": lambda: laconic.SGD(parameters(), lr=1e-2, momentum=0.9, **more),
     }
 

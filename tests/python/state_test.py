@@ -18,6 +18,8 @@ def makers(**more):
         "one-bit-adam": lambda p: laconic.OneBitAdam(p, lr=1e-2, freeze_step=6, **more),
         "birder": lambda p: laconic.Birder(p, lr=1e-2, seed=3, **more),
         "adamw": lambda p: laconic.AdamW(p, lr=1e-2, **more),
+        "lamb": lambda p: laconic.LAMB(p, lr=1e-2, **more),
+        "one-bit-lamb": lambda p: laconic.OneBitLAMB(p, lr=1e-2, freeze_step=6, **more),
         "sgd": lambda p: laconic.SGD(p, lr=1e-2, momentum=0.9, **more),
     }
 

@@ -12,8 +12,8 @@ import compare
 import laconic
 
 CLASSES = {
-    "sgdm": laconic.SGD, "adamw": laconic.AdamW, "one-bit-adam": laconic.OneBitAdam,
-    "zero-one-adam": laconic.ZeroOneAdam, "birder": laconic.Birder,
+    "sgdm": laconic.SGD, "adamw": laconic.AdamW, "lamb": laconic.LAMB, "one-bit-adam": laconic.OneBitAdam,
+    "one-bit-lamb": laconic.OneBitLAMB, "zero-one-adam": laconic.ZeroOneAdam, "birder": laconic.Birder,
 }  # fmt: skip
 
 
@@ -30,20 +30,22 @@ def made(case, parameters):
 
 
 def trace(case, weights, gradients, rank):
-    """This rank's weights and the synchronized ones after each step."""
-    parameter = torch.nn.Parameter(torch.from_numpy(weights.copy()))
-    optimizer = made(case, [parameter])
+    """This rank's weights and the synchronized ones after each step. A parameter per range."""
+    places = [slice(begin, begin + count) for begin, count in case.get("ranges") or [(0, len(weights))]]
+    parameters = [torch.nn.Parameter(torch.from_numpy(weights[place].copy())) for place in places]
+    optimizer = made(case, parameters)
     x, synced = [], []
     for t, lr in enumerate(case["lr"], 1):
-        parameter.grad = torch.from_numpy(gradients[t - 1, rank].copy())
+        for parameter, place in zip(parameters, places):
+            parameter.grad = torch.from_numpy(gradients[t - 1, rank, place].copy())
         optimizer.param_groups[0]["lr"] = lr
         optimizer.step()
         optimizer.zero_grad()
         if t in case["synchronize_at"]:
             optimizer.synchronize()
-        x.append(parameter.detach().numpy().copy())
+        x.append(np.concatenate([parameter.detach().numpy() for parameter in parameters]))
         with optimizer.synced():
-            synced.append(parameter.detach().numpy().copy())
+            synced.append(np.concatenate([parameter.detach().numpy() for parameter in parameters]))
     return np.array(x)[:, None], np.array(synced)[:, None]
 
 
