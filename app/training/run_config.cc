@@ -249,7 +249,9 @@ void assign(RunConfig& config, const Assignment& assignment) {
     if (std::ranges::find(kDerived, field) != std::end(kDerived))
       fail(Code::kInvalidArgument,
            "{} follows from the run: set run.optimizer, run.steps, run.seed or run.threads", name);
-    return set(config.optimizer, field, value);
+    set(config.optimizer, field, value);
+    config.given.emplace_back(field, value);
+    return;
   }
   const auto found = std::ranges::find(keys(), name, &Key::name);
   if (found == keys().end()) refuse_unknown(name);
@@ -302,7 +304,7 @@ std::map<std::string, std::string> to_text(const RunConfig& config) {
     const std::string text = key.get(config);
     if (key.set(unused, text)) all.emplace(key.name, text);  // what is left open has no text
   }
-  const auto defaults = to_text(OptimizerConfig{});
+  const auto defaults = to_text(OptimizerConfig{.algorithm = config.optimizer.algorithm});
   for (const auto& [field, text] : to_text(config.optimizer))
     if (text != defaults.at(field) && std::ranges::find(kDerived, field) == std::end(kDerived))
       all.emplace(std::string(kOptimizer) + field, text);
@@ -329,7 +331,9 @@ std::string folder_name(std::string arm) {
 namespace {
 
 // "adamw-bf16", "adamw:codec=int4:feedback=ema".
-void set_arm(OptimizerConfig& config, std::string_view arm) {
+void set_arm(RunConfig& run) {
+  OptimizerConfig& config = run.optimizer;
+  std::string_view arm = run.arm;
   const auto next = [&arm] {
     const std::string_view word = arm.substr(0, arm.find(':'));
     arm.remove_prefix(std::min(arm.size(), word.size() + 1));
@@ -341,6 +345,8 @@ void set_arm(OptimizerConfig& config, std::string_view arm) {
     config.bf16 = true;
   }
   set(config, "algorithm", algorithm);
+  // The method may keep an option of a common name apart.
+  for (const auto& [field, value] : run.given) set(config, field, value);
   while (!arm.empty()) {
     const std::string_view option = next();
     const std::size_t equals = option.find('=');
@@ -356,7 +362,7 @@ void set_arm(OptimizerConfig& config, std::string_view arm) {
 
 RunConfig resolved(RunConfig config) {
   const Preset preset = preset_of(config.model.name);
-  set_arm(config.optimizer, config.arm);
+  set_arm(config);
   if (config.steps == 0) config.steps = preset.steps;
   if (config.batch == 0) config.batch = preset.batch;
   if (config.lr == 0) config.lr = tuned_lr(config.model.name, config.optimizer.algorithm);

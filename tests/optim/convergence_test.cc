@@ -189,7 +189,8 @@ double fitted_loss(std::string algorithm, int ranks) {
 TEST_P(Convergence, OnALogisticRegressionEndsWithinTwoPercentOfAdamW) {
   const double adamw = fitted_loss("adamw", GetParam());
   EXPECT_LT(adamw, 0.6);
-  for (const std::string algorithm : {"one-bit-adam", "one-bit-lamb", "zero-one-adam", "birder"})
+  for (const std::string algorithm :
+       {"one-bit-adam", "one-bit-lamb", "zero-one-adam", "birder", "lion", "distributed-lion"})
     EXPECT_LE(fitted_loss(algorithm, GetParam()), 1.02 * adamw) << algorithm;
 }
 

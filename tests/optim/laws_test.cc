@@ -146,7 +146,9 @@ TEST(Laws, StateIsAsLargeAsPromised) {
                                                    {"one-bit-adam", 12 + share},
                                                    {"one-bit-lamb", 12 + share},
                                                    {"zero-one-adam", 16 + share},
-                                                   {"birder", 8}};
+                                                   {"birder", 8},
+                                                   {"lion", 4},
+                                                   {"distributed-lion", 4}};
     for (const auto& [algorithm, bytes] : most) {
       OptimizerConfig config = short_config(algorithm, per_node);
       config.bucket_elements = elements;
