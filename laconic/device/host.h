@@ -43,6 +43,9 @@ class HostDevice final : public Device {
   void run_all(const Blocks& pass);
   void run_all(const TensorNorms& pass);
   void run_all(const TensorApply& pass);
+  void decode_mean(const CombineMessages& job, std::size_t begin, std::size_t count, int thread,
+                   float* q) const;
+  void recode(const CombineMessages& job);
 
   Pool pool_;
   Buffer<float> scratch_;
