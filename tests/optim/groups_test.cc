@@ -103,6 +103,9 @@ TEST_P(OptimizerSuite, WithoutAGradientWeightDecayAloneActs) {
   run([](Transport& world) {
     OptimizerConfig config = OptimizerSuite::config();
     config.weight_decay = 0.3;
+    config.min_trust = config.max_trust = 1;
+    // With a trust ratio decay is subtracted with the rest of the step, so it rounds differently.
+    const double rounding = method_named(config.algorithm).find("max_trust") ? 1e-6 : 0;
     Training training(config, world, {}, 256);
     training.gradient_of = [](std::int64_t t, int rank, std::size_t k) {
       return k / 64 == 1 ? 0 : noise(t, rank, k);
@@ -118,7 +121,7 @@ TEST_P(OptimizerSuite, WithoutAGradientWeightDecayAloneActs) {
       for (float& x : expected) x *= static_cast<float>(kept);
       kept = 1;
       for (std::size_t k = 64; k < 128; ++k)
-        ASSERT_EQ(training.weights[k], expected[k]) << "step " << t << ", weight " << k;
+        ASSERT_NEAR(training.weights[k], expected[k], rounding) << "step " << t << ", weight " << k;
     }
   });
 }
