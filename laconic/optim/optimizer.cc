@@ -188,6 +188,7 @@ class FlatOptimizer final : public Optimizer {
     stats_.step = static_cast<std::int64_t>(counters_.t());
     for (const auto& one : rules_) one->restored(counters_.frozen_at() != 0);
     for (SwitchingMean* mean : switching_) mean->restored();
+    for (SwitchingMean* mean : dense_switching_) mean->restored();
     note_weights();
   }
 
@@ -273,15 +274,24 @@ class FlatOptimizer final : public Optimizer {
     return largest;
   }
 
-  // Before a coded step: the path of each bucket.
+  // Before a step that codes: the path of each bucket.
   void choose_paths() {
     const bool exact = exact_left_ > 0;
     if (exact) --exact_left_;
-    for (SwitchingMean* mean : switching_) mean->use(exact ? Path::kDense : Path::kCoded);
-    if (choice_ && !exact) choice_->decide();
+    for (SwitchingMean* mean : switching()) mean->use(exact ? Path::kDense : Path::kCoded);
+    const bool chooses = choice_ && !exact && step_.kind == Step::Kind::kCoded;
+    if (chooses) choice_->decide();
     stats_.exchange = exact     ? name(Path::kDense)
-                      : choice_ ? choice_->describe()
+                      : chooses ? choice_->describe()
                                 : name(Path::kCoded);
+  }
+  // What this step exchanges that may take another path.
+  const std::vector<SwitchingMean*>& switching() const {
+    return step_.kind == Step::Kind::kDense ? dense_switching_ : switching_;
+  }
+  // This step has a lossy mean.
+  bool codes() const {
+    return step_.kind == Step::Kind::kCoded || (step_.kind == Step::Kind::kDense && codes_dense_);
   }
   // All that could be coded went exactly.
   bool all_exact() const {
@@ -314,6 +324,7 @@ class FlatOptimizer final : public Optimizer {
                         .g = model_.gradient.subspan(begin, count)});
     rules_.push_back(method_.make_rule(buckets_.back()));
     if (SwitchingMean* mean = rules_.back()->switching()) switching_.push_back(mean);
+    if (SwitchingMean* mean = rules_.back()->dense_switching()) dense_switching_.push_back(mean);
   }
 
   void start() {
@@ -330,12 +341,11 @@ class FlatOptimizer final : public Optimizer {
     if (!started_) start();
     take_up_weights();
     step_ = schedule_->plan(counters_, lr);
-    shadow_.on = config_.shadow_every > 0 && step_.t % config_.shadow_every == 0 &&
-                 step_.kind == Step::Kind::kCoded;
+    shadow_.on = config_.shadow_every > 0 && step_.t % config_.shadow_every == 0 && codes();
     if (shadow_.on) std::fill(shadow_.sums.begin(), shadow_.sums.end(), Shadow::Sums{});
     before_ = traffic_.total();
     stats_.exchange.clear();
-    if (!switching_.empty() && step_.kind == Step::Kind::kCoded) choose_paths();
+    if (codes() && !switching().empty()) choose_paths();
     begun_ = true;
     if (rest_) rest_->begin();
     queue_->begin();
@@ -449,6 +459,7 @@ class FlatOptimizer final : public Optimizer {
   const OptimizerConfig config_;
   const Method& method_;
   const bool dense_ = method_.exact_with(config_);
+  const bool codes_dense_ = !is_exact(method_.dense_codec_of(config_));
   const Model model_;
   Transport& transport_;
   Traffic traffic_;
@@ -473,10 +484,11 @@ class FlatOptimizer final : public Optimizer {
   std::vector<double> norms_;
   std::vector<std::uint8_t> wishes_;
   std::uint64_t hash_ = 0;  // of the weights after the last step, where they are watched
-  std::vector<SwitchingMean*> switching_;  // of the buckets whose mean may take another path
-  std::unique_ptr<Choice> choice_;         // null: nothing to choose
-  int exact_left_ = 0;                     // coded steps that guard makes exact
-  std::unique_ptr<StepQueue> queue_;       // last: its thread uses the rest
+  // Of the buckets whose mean may take another path: of coded steps, of dense ones.
+  std::vector<SwitchingMean*> switching_, dense_switching_;
+  std::unique_ptr<Choice> choice_;    // null: nothing to choose
+  int exact_left_ = 0;                // coded steps that guard makes exact
+  std::unique_ptr<StepQueue> queue_;  // last: its thread uses the rest
 };
 
 }  // namespace

@@ -68,7 +68,8 @@ struct MethodStep {
   bool bf16 = false;  // dense steps
   RandomForm form = RandomForm::kTwoRound;
   std::size_t scale_block = 4096, quant_block = 256;
-  std::string codec = {};  // of coded steps; empty: the method's
+  std::string codec = {};        // of coded steps; empty: the method's
+  std::string dense_codec = {};  // of dense steps; empty: fp32, or bf16
   bool update = true;  // false: the mean of a vector in memory alone, as in `laconic bench mean`
 };
 

@@ -90,10 +90,14 @@ struct Cost {
 
 const char* exact_codec(const MethodStep& method) { return method.bf16 ? "bf16" : "fp32"; }
 
+std::string dense_codec(const MethodStep& method) {
+  return method.dense_codec.empty() ? exact_codec(method) : method.dense_codec;
+}
+
 MeanConfig config_of(const MethodStep& method, std::size_t elements) {
   const std::string coded =
       method.codec.empty() ? method_named(method.algorithm).codec : method.codec;
-  return {.codec = method.step == Step::Kind::kCoded ? coded : exact_codec(method),
+  return {.codec = method.step == Step::Kind::kCoded ? coded : dense_codec(method),
           .elements = elements,
           .scale_block = method.scale_block,
           .quant_block = method.quant_block,

@@ -52,6 +52,7 @@ OptimizerConfig nothing_default() {
           .strict = true,
           .guard = true,
           .codec = GradientCodec::kInt4,
+          .dense_codec = GradientCodec::kInt8,
           .feedback = Feedback::kEma,
           .feedback_reset = 0,
           .quant_block = 512,
@@ -79,7 +80,7 @@ TEST(OptimizerConfig, AsTextReadsBackToTheSameBits) {
 
 TEST(OptimizerConfig, EveryFieldIsPrinted) {
   const auto plain = to_text({}), other = to_text(nothing_default());
-  EXPECT_EQ(plain.size(), 33U);
+  EXPECT_EQ(plain.size(), 34U);
   for (const auto& [field, value] : plain) EXPECT_NE(value, other.at(field)) << field;
 }
 

@@ -45,6 +45,10 @@ OptimizerConfig config_named(const std::string& algorithm) {
   const std::size_t codec = algorithm.find('+'), feedback = algorithm.rfind('+');
   config.algorithm = algorithm.substr(0, codec);
   if (codec == std::string::npos) return config;
+  if (codec == feedback) {
+    set(config, "dense_codec", algorithm.substr(codec + 1));
+    return config;
+  }
   set(config, "codec", algorithm.substr(codec + 1, feedback - codec - 1));
   set(config, "feedback", algorithm.substr(feedback + 1));
   return config;

@@ -22,9 +22,11 @@ void PrintTo(const Setting& setting, std::ostream* out);
 std::vector<Setting> settings();
 std::string name_of(const ::testing::TestParamInfo<Setting>& info);
 
-// A method, or METHOD+CODEC+FEEDBACK.
+// A method, METHOD+CODEC+FEEDBACK, or METHOD+CODEC of dense rounds.
 inline constexpr const char* kAlgorithms[] = {
-    "sgdm", "adamw", "sgdm+int8+full", "adamw+int4+ema", "one-bit-adam", "zero-one-adam", "birder"};
+    "sgdm",         "adamw",         "sgdm+int8+full",    "adamw+int4+ema",
+    "one-bit-adam", "zero-one-adam", "one-bit-adam+int8", "zero-one-adam+int4",
+    "birder"};
 
 // The defaults under one of these names.
 OptimizerConfig config_named(const std::string& algorithm);
@@ -85,6 +87,12 @@ class OptimizerSuite : public ::testing::TestWithParam<Setting> {
     return short_config(GetParam().algorithm, GetParam().per_node);
   }
   static std::string algorithm() { return GetParam().algorithm; }
+  static std::string method() { return algorithm().substr(0, algorithm().find('+')); }
+  // This step has lossy means.
+  static bool codes(const StepStats& stats) {
+    return stats.kind == "coded" ||
+           (stats.kind == "dense" && config().dense_codec != GradientCodec::kFp32);
+  }
   static bool dense() { return algorithm() == "sgdm" || algorithm() == "adamw"; }
   static void run(const std::function<void(Transport&)>& body) {
     run_ranks(GetParam().ranks, body);

@@ -3,6 +3,7 @@
 
 #include "laconic/optim/adam_rule.h"
 #include "laconic/optim/built_in_methods.h"
+#include "laconic/optim/gradient_rule.h"
 #include "laconic/optim/schedule.h"
 
 namespace laconic::inline optim {
@@ -10,35 +11,37 @@ namespace {
 
 using C = OptimizerConfig;
 
-// m, v the moments, ḡ the exact mean of the gradients. Until the freeze an Adam step on ḡ; from
+// m, v the moments, ḡ the mean of the gradients. Until the freeze an Adam step on ḡ; from
 // then on v stays, each rank adds its own gradient to m, and the one-bit mean of these momenta is
 // the next m.
-class OneBitAdam final : public AdamRule {
+class OneBitAdam final : public OneBitRule {
  public:
   explicit OneBitAdam(const Bucket& bucket)
-      : AdamRule(bucket),
-        dense_(make_exact()),
+      : OneBitRule(bucket),
         coded_(make_coded("sign")),
         floors_(*coded_, v_.span(), bucket.config->variance_floor, bucket.config->scale_block == 0,
                 bucket.group.compress) {
-    means_ = {coded_.get()};
+    means_.push_back(coded_.get());
   }
 
-  void freeze() override { floors_.freeze(); }
+  void freeze() override {
+    OneBitRule::freeze();
+    floors_.freeze();
+  }
   void step(const Step& step) override {
-    if (!step.variance) return coded(step);
-    dense_->exchange(Values{bucket_.g.data()}, adam_update(step), {});
+    step.variance ? dense_round(adam_update(step), step) : coded(step);
   }
 
   std::vector<State> state() override {
     auto all = coded_->state();
+    for (State& one : dense_state()) all.push_back(std::move(one));
     all.push_back({"m", m_.span(), Spread::kSame});
     all.push_back({"v", v_.span(), Spread::kSame});
     return all;
   }
   void restored(bool) override { floors_.update(); }
   double residual_ratio() const override { return coded_->residual_ratio(); }
-  std::string describe() const override { return coded_->describe(); }
+  std::string describe() const override { return described(*coded_); }
 
   void redistribute(const Whole& whole, const Step&) override {
     // m += e/beta1, e the mean worker residual and the server residuals.
@@ -47,6 +50,7 @@ class OneBitAdam final : public AdamRule {
       m_[k] += e[k] / static_cast<float>(bucket_.config->beta1);
     for (const State& state : coded_->state())
       std::fill(state.values.begin(), state.values.end(), 0.0F);
+    redistribute_dense(whole);
   }
 
  private:
@@ -57,7 +61,7 @@ class OneBitAdam final : public AdamRule {
              floors_.any_dead_block() ? v_.span() : std::span<float>{});
   }
 
-  std::unique_ptr<Mean> dense_, coded_;
+  std::unique_ptr<Mean> coded_;
   Floors floors_;
 };
 
@@ -122,10 +126,12 @@ Method one_bit_adam_method() {
       .paper =
           "Tang et al., 1-bit Adam: Communication Efficient Large-Scale Training with Adam's "
           "Convergence Speed, ICML 2021",
-      .exchanges = "gradient, exactly, until the freeze; then momentum, every step",
+      .exchanges =
+          "gradient, exactly or with dense_codec, until the freeze; then momentum, every step",
       .codec = "sign",
       .python = "OneBitAdam",
       .options = std::move(options),
+      .dense_with = dense_round_codec,
       .cost = {.state = 8,
                .state_of_node = 4,
                .state_of_all = 4,
