@@ -42,17 +42,26 @@ Value chosen(const char* what, const std::string& text,
 }
 
 plan::MethodStep method_of(const std::string& optimizer, const std::string& exchange,
-                           const std::string& form, bool bf16) {
+                           const std::string& form, bool bf16, const std::string& dense_codec) {
   using plan::Topology;
   const std::pair<const char*, Topology> topologies[] = {
       {"all-reduce", Topology::kAllReduce}, {"flat", Topology::kFlat}, {"nodes", Topology::kNodes}};
   const std::pair<const char*, RandomForm> forms[] = {{"two-round", RandomForm::kTwoRound},
                                                       {"single-round", RandomForm::kSingleRound},
                                                       {"count", RandomForm::kCount}};
-  return {.algorithm = method_named(optimizer).name,
+  const Method& method = method_named(optimizer);
+  if (!dense_codec.empty()) {
+    if (!method.dense_with)
+      fail(Code::kInvalidArgument, "dense_codec = {}: {} has no such option; leave it out",
+           dense_codec, method.name);
+    OptimizerConfig unused{.algorithm = method.name};
+    set(unused, "dense_codec", dense_codec);
+  }
+  return {.algorithm = method.name,
           .topology = chosen("exchange", exchange, topologies),
           .bf16 = bf16,
-          .form = chosen("form", form, forms)};
+          .form = chosen("form", form, forms),
+          .dense_codec = dense_codec};
 }
 
 Rounds rounds_of(const std::string& algorithm, std::int64_t steps, const std::string& recipe) {
@@ -152,10 +161,11 @@ void bind_plan(nb::module_& module) {
       .def("set_speed", &set_speed)
       .def("code_faster", [](Scene& s, double times) { s.speeds = s.speeds.faster(times); });
   nb::class_<plan::MethodStep>(module, "Method")
-      .def("__init__", [](plan::MethodStep* self, const std::string& optimizer,
-                          const std::string& exchange, const std::string& form, bool bf16) {
-        new (self) plan::MethodStep(method_of(optimizer, exchange, form, bf16));
-      });
+      .def("__init__",
+           [](plan::MethodStep* self, const std::string& optimizer, const std::string& exchange,
+              const std::string& form, bool bf16, const std::string& dense_codec) {
+             new (self) plan::MethodStep(method_of(optimizer, exchange, form, bf16, dense_codec));
+           });
   module.def("plan_predict", [](const Scene& scene, const plan::MethodStep& method,
                                 std::int64_t steps, const std::string& of_recipe) {
     return predict(scene, method, rounds_of(method.algorithm, steps, of_recipe));

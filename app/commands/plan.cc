@@ -21,7 +21,7 @@ constexpr const char* kExample =
     "--step-ms 90";
 
 struct PlanOptions {
-  std::string recipe, model, parameters, inter, intra, sweep, html;
+  std::string recipe, model, parameters, inter, intra, sweep, html, dense_codec;
   std::int64_t steps = 100'000;
   int nodes = 0, per_node = 1, threads = 1;
   double step_ms = -1, backward = 2.0 / 3, memory_gb = 0, batch = 0;
@@ -150,6 +150,10 @@ plan::Plan make_plan(PlanOptions options, const std::optional<Probe>& found) {
   plan.scenario.work = work_of(options);
   plan.scenario.optimizers = options.optimizers;
   plan.scenario.bf16 = options.bf16;
+  plan.scenario.dense_codec = options.dense_codec;
+  if (!options.dense_codec.empty())
+    plan.notes.push_back(
+        fmt::format("dense steps of methods with dense_codec: {}", options.dense_codec));
   plan.batch = options.batch;
   set_schedules(options, plan);
   set_speeds(options, found.has_value(), plan);
@@ -229,7 +233,12 @@ void add_coding_options(CLI::App& command, PlanOptions& options) {
                    "Coding runs on the cores that compute the gradients");
   command.add_flag("--probe", options.probe,
                    "Measure the coding speed here and, under mpirun, the links");
-  command.add_flag("--bf16", options.bf16, "Exact steps of methods that code in bf16");
+  auto* bf16 = command.add_flag("--bf16", options.bf16, "Exact steps of methods that code in bf16");
+  command
+      .add_option("--dense-codec", options.dense_codec,
+                  "Dense steps of methods with this option: fp32, bf16, int8 or int4")
+      ->check(CLI::IsMember({"fp32", "bf16", "int8", "int4"}))
+      ->excludes(bf16);
 }
 
 }  // namespace

@@ -67,7 +67,10 @@ std::vector<Arm> arms_of(const Scenario& scenario) {
            {std::pair("vote", RandomForm::kTwoRound), std::pair("count", RandomForm::kCount)})
         add(arms, scenario, optimizer, wire, {.algorithm = optimizer, .form = form}, rounds);
     } else {
-      add(arms, scenario, optimizer, "1 bit", {.algorithm = optimizer, .bf16 = scenario.bf16},
+      add(arms, scenario, optimizer, "1 bit",
+          {.algorithm = optimizer,
+           .bf16 = scenario.bf16,
+           .dense_codec = method.dense_with ? scenario.dense_codec : ""},
           rounds);
     }
   }

@@ -15,6 +15,7 @@ struct Scenario {
   laconic::plan::Speeds speeds;
   std::vector<std::string> optimizers;
   bool bf16 = false;                     // the exact steps of methods that code
+  std::string dense_codec;               // of the same, where a method has such an option
   std::map<std::string, Rounds> rounds;  // of each optimizer
 };
 

@@ -122,7 +122,7 @@ std::string verdict(const laconic::plan::Recipe& recipe) {
 }  // namespace
 
 void print(const Plan& plan) {
-  const auto& [cluster, work, speeds, optimizers, bf16, rounds] = plan.scenario;
+  const auto& [cluster, work, speeds, optimizers, bf16, dense_codec, rounds] = plan.scenario;
   fmt::print("# {}, {} parameters, {:.1f} ms forward and backward ({:.0f} % backward)\n",
              plan.model, work.parameters, 1e3 * work.step_seconds, 100 * work.backward_share);
   fmt::print("# {} nodes of {} ranks", cluster.nodes, cluster.per_node);
@@ -165,7 +165,7 @@ void print(const Plan& plan) {
 }
 
 nlohmann::json to_json(const Plan& plan) {
-  const auto& [cluster, work, speeds, optimizers, bf16, rounds] = plan.scenario;
+  const auto& [cluster, work, speeds, optimizers, bf16, dense_codec, rounds] = plan.scenario;
   json all{{"model", plan.model},
            {"parameters", work.parameters},
            {"step_seconds", work.step_seconds},

@@ -5,6 +5,7 @@
 #include <torch/version.h>
 
 #include "app/machine.h"
+#include "laconic/optim/method.h"
 
 namespace laconic::app::training {
 namespace {
@@ -18,8 +19,11 @@ double bits_per_step(const RunConfig& config, const Finished& finished) {
     return report::bits_per_parameter(static_cast<double>(done.bytes), finished.parameters,
                                       finished.ranks) /
            steps;
-  const double dense = config.optimizer.bf16 ? 16 : 32;  // nothing is sent: what it would be
-  return (dense * static_cast<double>(done.dense) + static_cast<double>(done.coded)) / steps;
+  // Nothing is sent: what it would be.
+  const Method& method = method_named(config.optimizer.algorithm);
+  return (method.dense_bits(config.optimizer) * static_cast<double>(done.dense) +
+          method.coded_bits(config.optimizer) * static_cast<double>(done.coded)) /
+         steps;
 }
 
 std::uint64_t peak_memory() {

@@ -126,9 +126,10 @@ class Loading {
     for (const State& state : states_) {
       if (!is_shared(state) && !exact) continue;
       const SafetensorsFile& file = is_shared(state) ? shared_ : *own_;
-      if (file.find(state.name) == nullptr)
+      if (file.find(state.name) == nullptr) {
         std::ranges::fill(state.scalars, 0.0);
-      else if (has_scalars(state))
+        std::ranges::fill(state.values, 0.0F);
+      } else if (has_scalars(state))
         file.read(state.name, 0, state.scalars);
       else
         file.read(state.name, 0, state.values);

@@ -132,6 +132,10 @@ bool is_exact(std::string_view codec) {
   return !sends_signs({.codec = std::string(codec)}) && make_codec(codec)->exact();
 }
 
+double bits_per_element(const MeanConfig& config) {
+  return draws(config) ? 1 : make_codec(config.codec, options_of(config))->bits_per_element();
+}
+
 std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Device& device) {
   const std::string wrong = problem(config, nodes);
   // Before validating, so that an invalid rank fails on every rank instead of leaving them waiting.

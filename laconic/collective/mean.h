@@ -110,6 +110,9 @@ class Mean {
   std::uint64_t reduced_ = 0;
 };
 
+// Of long messages; random signs without their activity.
+double bits_per_element(const MeanConfig& config);
+
 // Collective: all ranks compare what they ask for. Throws Error(kInvalidArgument) naming both
 // values when they differ or do not make sense. The caller keeps `nodes`, its world and `device`
 // alive. A lossy codec inside a single node of several ranks is replaced by fp32; see describe().

@@ -5,6 +5,7 @@
 
 #include "laconic/core/error.h"
 #include "laconic/kernels/sign.h"
+#include "laconic/optim/gradient_rule.h"
 
 namespace laconic::inline optim {
 namespace {
@@ -36,6 +37,7 @@ std::vector<Option> one_bit_options() {
                                      "faster; otherwise coded",
                                      kForms)
                     .changeable());
+  for (const Option& one : dense_round_options()) all.push_back(one);
   return all;
 }
 
@@ -85,6 +87,43 @@ kernels::AdamStep AdamRule::scalars(const Step& step) const {
 AdamWUpdate AdamRule::adam_update(const Step& step) {
   parts_.assign(1, {0, m_.size(), scalars(step)});
   return {parts_, m_.data(), v_.data(), bucket_.x.data(), bad()};
+}
+
+namespace {
+
+constexpr std::string_view kDensePrefix = "dense_";
+
+}  // namespace
+
+DenseRoundsRule::DenseRoundsRule(const Bucket& bucket)
+    : AdamRule(bucket), dense_(make_dense()), lossy_(codes_dense_rounds()) {
+  if (lossy_) means_.push_back(dense_.get());
+}
+
+void DenseRoundsRule::dense_round(const Sink& sink, const Step& step) {
+  exchange(*dense_, Values{bucket_.g.data(), lossy_}, sink, step);
+}
+
+void DenseRoundsRule::freeze() {
+  for (const State& state : dense_->state()) std::ranges::fill(state.values, 0.0F);
+}
+
+std::vector<State> DenseRoundsRule::dense_state() {
+  std::vector<State> all = dense_->state();
+  for (State& one : all) {
+    one.name.insert(0, kDensePrefix);
+    one.optional = true;
+  }
+  return all;
+}
+
+void DenseRoundsRule::redistribute_dense(const Whole& whole) {
+  hand_out(residuals_in(whole, kDensePrefix), dense_->state());
+}
+
+std::string DenseRoundsRule::described(const Mean& coded) const {
+  if (!lossy_) return coded.describe();
+  return fmt::format("{}; dense rounds: {}", coded.describe(), dense_->describe());
 }
 
 namespace {

@@ -9,7 +9,7 @@ namespace laconic::inline optim {
 
 // Options of the Adam family.
 std::vector<Option> adam_options();
-// Those, and what a one-bit mean adds.
+// Those, what a one-bit mean adds, and what the rounds of gradients beside it do.
 std::vector<Option> one_bit_options();
 // Where `steps` is unset it becomes `from_length`; Error(kInvalidArgument) when the run's length is
 // unset too.
@@ -38,6 +38,28 @@ class AdamRule : public Rule {
 
   Buffer<float> m_, v_;
   std::vector<AdamPart> parts_;
+};
+
+// An Adam method with a one-bit mean, and dense rounds that average the gradients: exactly, or with
+// dense_codec. What such a codec leaves out is added to the next dense round, whatever v is there,
+// and dropped at the freeze.
+class DenseRoundsRule : public AdamRule {
+ public:
+  explicit DenseRoundsRule(const Bucket& bucket);
+  void freeze() override;
+
+ protected:
+  void dense_round(const Sink& sink, const Step& step);
+  // The residuals of dense rounds, under names of their own.
+  std::vector<State> dense_state();
+  // They, on other ranks.
+  void redistribute_dense(const Whole& whole);
+  // What runs, with the codec of dense rounds where that is lossy.
+  std::string described(const Mean& coded) const;
+
+ private:
+  std::unique_ptr<Mean> dense_;
+  bool lossy_;
 };
 
 // The variance floor of each scale block: variance_floor * V, V the mean of v over the block.

@@ -15,7 +15,8 @@ namespace laconic::inline optim {
 enum class ExchangeForm : std::uint8_t { kTwoRound, kSingleRound, kCount, kAuto };
 enum class Skip : std::uint8_t { kBlock, kStep };  // what a gradient that is not finite stops
 
-// How the mean of gradients travels in methods that work on it. kSign is refused with the reason.
+// How the mean of gradients travels, in methods that work on it and in rounds of others. kSign is
+// refused with the reason.
 enum class GradientCodec : std::uint8_t { kFp32, kBf16, kInt8, kInt4, kSign };
 
 inline constexpr std::int64_t kAuto = -1;  // decided while training, by the method
@@ -48,9 +49,10 @@ struct OptimizerConfig {
   bool guard = false;                       // Optimizer::exchange_exactly may be called
 
   GradientCodec codec = GradientCodec::kFp32;
-  Feedback feedback = Feedback::kFull;  // of lossy codecs
-  std::int64_t feedback_reset = 1024;   // kEma: exchanges; 0: never
-  std::size_t quant_block = 256;        // int8, int4
+  GradientCodec dense_codec = GradientCodec::kFp32;  // rounds that average gradients beside others
+  Feedback feedback = Feedback::kFull;               // of lossy codecs
+  std::int64_t feedback_reset = 1024;                // kEma: exchanges; 0: never
+  std::size_t quant_block = 256;                     // int8, int4
 
   std::size_t scale_block = 4096;
   kernels::Norm scale_norm = kernels::Norm::kL2;

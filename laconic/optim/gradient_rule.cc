@@ -11,9 +11,21 @@ using C = OptimizerConfig;
 constexpr Word kCodecs[] = {word("fp32", GradientCodec::kFp32), word("bf16", GradientCodec::kBf16),
                             word("int8", GradientCodec::kInt8), word("int4", GradientCodec::kInt4),
                             word("sign", GradientCodec::kSign)};
+// Without `sign`.
+constexpr auto kDenseCodecs = std::span(kCodecs).first<4>();
 constexpr Word kFeedbacks[] = {word("full", Feedback::kFull), word("ema", Feedback::kEma),
                                word("none", Feedback::kNone)};
 constexpr auto whole_words_from_one = [](std::size_t v) { return v >= 64 && v % 64 == 0; };
+
+constexpr Option kQuantBlock =
+    option<&C::quant_block>("quant_block", "a multiple of 64, at least 64", whole_words_from_one,
+                            "int8 and int4: elements that share a scale")
+        .in("elements");
+
+std::string name_of(GradientCodec codec, const C& config) {
+  if (codec == GradientCodec::kFp32 && config.bf16) return "bf16";
+  return std::string(kCodecs[static_cast<std::size_t>(codec)].text);
+}
 
 bool is_lossy(const C& config) {
   return config.codec == GradientCodec::kInt8 || config.codec == GradientCodec::kInt4;
@@ -32,9 +44,16 @@ std::vector<Option> gradient_options() {
       option<&C::feedback_reset>("feedback_reset", kFromZero, from_zero,
                                  "feedback = ema begins anew after so many; 0: never")
           .in("exchanges"),
-      option<&C::quant_block>("quant_block", "a multiple of 64, at least 64", whole_words_from_one,
-                              "int8 and int4: elements that share a scale")
-          .in("elements")};
+      kQuantBlock};
+}
+
+std::vector<Option> dense_round_options() {
+  return {option<&C::dense_codec>(
+              "dense_codec", "fp32, bf16, int8 or int4", word_only,
+              "how the mean of the gradients travels in rounds that are exact by default: int8 "
+              "and int4 are lossy, and add what they leave out to the next such round",
+              kDenseCodecs),
+          kQuantBlock};
 }
 
 std::vector<Option> with_gradient_options(std::vector<Option> own) {
@@ -51,9 +70,10 @@ void check_gradient_codec(OptimizerConfig& config) {
          config.algorithm);
 }
 
-std::string gradient_codec(const OptimizerConfig& config) {
-  if (config.codec == GradientCodec::kFp32 && config.bf16) return "bf16";
-  return std::string(kCodecs[static_cast<std::size_t>(config.codec)].text);
+std::string gradient_codec(const OptimizerConfig& config) { return name_of(config.codec, config); }
+
+std::string dense_round_codec(const OptimizerConfig& config) {
+  return name_of(config.dense_codec, config);
 }
 
 std::unique_ptr<Schedule> gradient_schedule(const OptimizerConfig& config) {

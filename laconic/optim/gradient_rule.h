@@ -11,10 +11,13 @@ namespace laconic::inline optim {
 std::vector<Option> gradient_options();
 // The same after a method's own.
 std::vector<Option> with_gradient_options(std::vector<Option> own);
+// Of methods that average gradients in some rounds: the codec of those.
+std::vector<Option> dense_round_options();
 // Error(kInvalidArgument) for a codec that does not learn under these methods.
 void check_gradient_codec(OptimizerConfig& config);
-// The codec of the mean: Method::coded_with.
+// The codec of the mean: Method::coded_with; of dense rounds: Method::dense_with.
 std::string gradient_codec(const OptimizerConfig& config);
+std::string dense_round_codec(const OptimizerConfig& config);
 // A step of the codec's kind every step, and how many they are.
 std::unique_ptr<Schedule> gradient_schedule(const OptimizerConfig& config);
 Rounds gradient_rounds(const OptimizerConfig& config, std::int64_t steps);
@@ -53,17 +56,8 @@ class GradientRule : public Base {
   double residual_ratio() const override { return mean_->residual_ratio(); }
   std::string describe() const override { return mean_->describe(); }
 
-  // With e the mean worker residual and the server residuals, every worker's is e, and the owners'
-  // are 0.
   void redistribute(const Rule::Whole& whole, const Step&) override {
-    const Buffer<float> e = this->residuals_in(whole);
-    for (const State& state : mean_->state()) {
-      if (state.role != Role::kResidual) continue;
-      if (state.spread == Spread::kMean)
-        std::ranges::copy(e.span().subspan(state.begin, state.values.size()), state.values.begin());
-      else
-        std::ranges::fill(state.values, 0.0F);
-    }
+    this->hand_out(this->residuals_in(whole), mean_->state());
   }
 
  protected:

@@ -25,6 +25,29 @@ bool Method::exact_with(const OptimizerConfig& config) const {
   return exact && (!coded_with || is_exact(coded_with(config)));
 }
 
+std::string Method::dense_codec_of(const OptimizerConfig& config) const {
+  if (dense_with) return dense_with(config);
+  if (exact_with(config)) return codec_of(config);
+  return config.bf16 ? "bf16" : "fp32";
+}
+
+namespace {
+
+double bits_of(std::string codec, const OptimizerConfig& config) {
+  return bits_per_element({.codec = std::move(codec),
+                           .scale_block = config.scale_block,
+                           .quant_block = config.quant_block});
+}
+
+}  // namespace
+
+double Method::coded_bits(const OptimizerConfig& config) const {
+  return bits_of(codec_of(config), config);
+}
+double Method::dense_bits(const OptimizerConfig& config) const {
+  return bits_of(dense_codec_of(config), config);
+}
+
 std::vector<Option> Method::all_options() const {
   std::vector<Option> all(options);
   const auto shared = shared_options();

@@ -61,6 +61,8 @@ struct Method {
   bool shown = false;
   // The codec of its means under a config; null: `codec` is.
   std::string (*coded_with)(const OptimizerConfig&) = nullptr;
+  // The codec of its dense rounds under a config; null: they are exact.
+  std::string (*dense_with)(const OptimizerConfig&) = nullptr;
   MethodCost cost = {};
   Sweeps sweeps = {};
 
@@ -72,9 +74,13 @@ struct Method {
   // Exchanges of a whole run, from a completed config.
   Rounds (*rounds)(const OptimizerConfig&, std::int64_t steps) = nullptr;
 
-  // `codec` and `exact` under a config.
+  // `codec` and `exact` under a config, and the codec of dense rounds.
   std::string codec_of(const OptimizerConfig& config) const;
   bool exact_with(const OptimizerConfig& config) const;
+  std::string dense_codec_of(const OptimizerConfig& config) const;
+  // Bits per parameter of a round of each kind, headers left out.
+  double coded_bits(const OptimizerConfig& config) const;
+  double dense_bits(const OptimizerConfig& config) const;
   // Its own, then the shared ones.
   std::vector<Option> all_options() const;
   const Option* find(std::string_view name) const;  // null: it has none of this name

@@ -7,6 +7,7 @@ namespace laconic::inline optim {
 
 std::vector<State> OneBitRule::state() {
   auto all = coded_->state();
+  for (State& one : dense_state()) all.push_back(std::move(one));
   all.push_back({"m", m_.span(), Spread::kSame});
   all.push_back({"v", v_.span(), Spread::kSame});
   return all;
@@ -19,6 +20,7 @@ void OneBitRule::redistribute(const Whole& whole, const Step&) {
     m_[k] += e[k] / static_cast<float>(bucket_.config->beta1);
   for (const State& state : coded_->state())
     std::fill(state.values.begin(), state.values.end(), 0.0F);
+  redistribute_dense(whole);
 }
 
 void OneBitRule::coded(const Step& step) {

@@ -5,30 +5,31 @@
 
 namespace laconic::inline optim {
 
-// Exact means of gradients until the freeze; from then on v stays, each rank adds its own gradient
+// Means of gradients in dense rounds until the freeze; from then on v stays, each rank adds its own gradient
 // to m, and the one-bit mean of these momenta is the next m. What a mean does to the weights is the
 // method's own.
-class OneBitRule : public AdamRule {
+class OneBitRule : public DenseRoundsRule {
  public:
   explicit OneBitRule(const Bucket& bucket)
-      : AdamRule(bucket),
-        dense_(make_exact()),
+      : DenseRoundsRule(bucket),
         coded_(make_coded("sign")),
         floors_(*coded_, v_.span(), bucket.config->variance_floor, bucket.config->scale_block == 0,
                 bucket.group.compress) {
-    means_ = {coded_.get()};
+    means_.push_back(coded_.get());
   }
 
-  void freeze() override { floors_.freeze(); }
+  void freeze() override {
+    DenseRoundsRule::freeze();
+    floors_.freeze();
+  }
   void step(const Step& step) override {
-    if (!step.variance) return coded(step);
-    dense_->exchange(Values{bucket_.g.data()}, dense_update(step), {});
+    step.variance ? dense_round(dense_update(step), step) : coded(step);
   }
 
   std::vector<State> state() override;
   void restored(bool) override { floors_.update(); }
   double residual_ratio() const override { return coded_->residual_ratio(); }
-  std::string describe() const override { return coded_->describe(); }
+  std::string describe() const override { return described(*coded_); }
   void redistribute(const Whole& whole, const Step&) override;
 
  protected:
@@ -42,7 +43,7 @@ class OneBitRule : public AdamRule {
  private:
   void coded(const Step& step);
 
-  std::unique_ptr<Mean> dense_, coded_;
+  std::unique_ptr<Mean> coded_;
   Floors floors_;
 };
 

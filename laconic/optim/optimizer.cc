@@ -254,6 +254,11 @@ class FlatOptimizer final : public Optimizer {
     return wish;
   }
 
+  // This step has a lossy mean.
+  bool codes() const {
+    return step_.kind == Step::Kind::kCoded || (step_.kind == Step::Kind::kDense && codes_dense_);
+  }
+
   Rule& rule(int bucket) const { return *rules_[static_cast<std::size_t>(bucket)]; }
   bool dense() const noexcept { return dense_; }
   bool acts() const { return step_.kind != Step::Kind::kNothing || step_.freezes; }
@@ -277,7 +282,7 @@ class FlatOptimizer final : public Optimizer {
                         .x = model_.weights.subspan(begin, count),
                         .g = model_.gradient.subspan(begin, count)});
     rules_.push_back(method_.make_rule(buckets_.back()));
-    paths_.add(rules_.back()->switching());
+    paths_.add(rules_.back()->switching(), rules_.back()->dense_switching());
   }
 
   void start() {
@@ -294,12 +299,10 @@ class FlatOptimizer final : public Optimizer {
     if (!started_) start();
     take_up_weights();
     step_ = schedule_->plan(counters_, lr);
-    shadow_.on = config_.shadow_every > 0 && step_.t % config_.shadow_every == 0 &&
-                 step_.kind == Step::Kind::kCoded;
+    shadow_.on = config_.shadow_every > 0 && step_.t % config_.shadow_every == 0 && codes();
     if (shadow_.on) std::fill(shadow_.sums.begin(), shadow_.sums.end(), Shadow::Sums{});
     record_.begin();
-    if (!paths_.none() && step_.kind == Step::Kind::kCoded)
-      record_.stats.exchange = paths_.choose();
+    if (codes()) record_.stats.exchange = paths_.choose(step_.kind);
     begun_ = true;
     if (rest_) rest_->begin();
     queue_->begin();
@@ -360,6 +363,7 @@ class FlatOptimizer final : public Optimizer {
   const OptimizerConfig config_;
   const Method& method_;
   const bool dense_ = method_.exact_with(config_);
+  const bool codes_dense_ = !is_exact(method_.dense_codec_of(config_));
   const Model model_;
   Rates rates_{model_};
   Transport& transport_;

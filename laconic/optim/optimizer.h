@@ -110,7 +110,8 @@ class Training {
     begin(lr);
     step();
   }
-  // Uses exact means for the next `steps` coded steps, e.g. after a loss spike. Equal on all ranks,
+  // Uses exact means for the next `steps` coded steps (and dense ones with dense_codec), e.g. after
+  // a loss spike. Equal on all ranks,
   // between steps. Throws Error(kInvalidArgument) without `guard` in the config.
   virtual void exchange_exactly(int steps) = 0;
   // After it all replicas are byte-equal. Collective; a no-op right after a sync.

@@ -12,9 +12,11 @@ namespace laconic::inline optim {
 // The means that may take another path than the coded one, and which they take in each step.
 class Paths {
  public:
-  // The caller keeps it alive. Null: it cannot take another.
-  void add(SwitchingMean* mean) {
-    if (mean) means_.push_back(mean);
+  // Of a bucket: the means of coded and of dense steps. The caller keeps them alive. Null: it cannot
+  // take another.
+  void add(SwitchingMean* coded, SwitchingMean* dense) {
+    if (coded) means_.push_back(coded);
+    if (dense) dense_.push_back(dense);
   }
   // All means are added: from now on times decide.
   void measure(const OptimizerConfig& config, const Nodes& nodes, const Nodes* flat,
@@ -22,19 +24,19 @@ class Paths {
     choice_ = std::make_unique<Choice>(config, nodes, flat, device, means_);
   }
 
-  bool none() const noexcept { return means_.empty(); }
-  // The next `steps` coded steps go exactly.
+  // The next `steps` steps that code go exactly.
   void go_exactly(int steps) noexcept { exact_left_ = steps; }
-  // Before a coded step. Collective where times decide. Returns the buckets' paths.
-  std::string choose();
+  // Before a step of this kind, whose means are lossy. Collective where times decide, which they do
+  // for coded steps only. Returns the buckets' paths; empty where there is but one.
+  std::string choose(Step::Kind kind);
   // All that could be coded went exactly.
   bool went_exactly() const;
   void restored();
 
  private:
-  std::vector<SwitchingMean*> means_;
+  std::vector<SwitchingMean*> means_, dense_;
   std::unique_ptr<Choice> choice_;  // null: nothing to choose
-  int exact_left_ = 0;              // coded steps that go exactly
+  int exact_left_ = 0;              // steps that code and go exactly
 };
 
 }  // namespace laconic::inline optim

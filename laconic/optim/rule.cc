@@ -92,6 +92,24 @@ std::unique_ptr<Mean> Rule::make_coded(const std::string& codec, std::span<float
   return mean;
 }
 
+bool Rule::codes_dense_rounds() const {
+  const OptimizerConfig& config = *bucket_.config;
+  return bucket_.group.compress && !is_exact(method_named(config.algorithm).dense_codec_of(config));
+}
+
+// Paths are measured for coded rounds only, so a dense one is exact for the guard alone.
+std::unique_ptr<Mean> Rule::make_dense() {
+  const OptimizerConfig& config = *bucket_.config;
+  const std::string codec = method_named(config.algorithm).dense_codec_of(config);
+  if (!is_exact(codec) && !bucket_.group.compress) return make_exact();
+  auto mean = make(codec, {}, Feedback::kFull, *bucket_.nodes);
+  if (is_exact(codec) || !bucket_.may_switch || !config.guard) return mean;
+  auto either = std::make_unique<SwitchingMean>(std::move(mean), nullptr, make_exact(),
+                                                *bucket_.nodes, config.scale_block);
+  dense_switching_ = either.get();
+  return either;
+}
+
 namespace {
 
 RandomForm form_of(ExchangeForm form) {
@@ -123,12 +141,23 @@ std::unique_ptr<Mean> Rule::make(const std::string& codec, std::span<float> pend
                    nodes, *bucket_.device);
 }
 
-Buffer<float> Rule::residuals_in(const Whole& whole) const {
+Buffer<float> Rule::residuals_in(const Whole& whole, std::string_view prefix) const {
   Buffer<float> sum(bucket_.x.size());
   for (const auto& [name, values] : whole)
-    if (role_of(name) == Role::kResidual)
+    if (name.starts_with(prefix) &&
+        role_of(std::string_view(name).substr(prefix.size())) == Role::kResidual)
       for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += values[k];
   return sum;
+}
+
+void Rule::hand_out(const Buffer<float>& e, const std::vector<State>& states) {
+  for (const State& state : states) {
+    if (state.role != Role::kResidual) continue;
+    if (state.spread == Spread::kMean)
+      std::ranges::copy(e.span().subspan(state.begin, state.values.size()), state.values.begin());
+    else
+      std::ranges::fill(state.values, 0.0F);
+  }
 }
 
 namespace {

@@ -85,6 +85,8 @@ class Rule {
   std::uint64_t bad_blocks() const;
   // Its coded mean, where that may take another path; else null.
   SwitchingMean* switching() const noexcept { return switching_; }
+  // The same of its dense rounds, where those are coded and may be exact for some steps.
+  SwitchingMean* dense_switching() const noexcept { return dense_switching_; }
 
   // Another number of ranks: `whole` holds every state of the old run, averaged or put together.
   using Whole = std::map<std::string, std::vector<float>>;
@@ -102,8 +104,14 @@ class Rule {
   std::unique_ptr<Mean> make_plain(const std::string& codec) const;
   // That mean may leave something out.
   bool codes_gradients() const;
-  // The sum of the residuals in `whole`, over all paths.
-  Buffer<float> residuals_in(const Whole& whole) const;
+  // Of gradients in dense rounds: exact, or with the method's codec of those and full feedback.
+  std::unique_ptr<Mean> make_dense();
+  // That mean may leave something out.
+  bool codes_dense_rounds() const;
+  // The sum of the residuals in `whole` whose names begin with `prefix`, over all paths.
+  Buffer<float> residuals_in(const Whole& whole, std::string_view prefix = "") const;
+  // Of a mean of gradients on other ranks: every worker's residual is e, and the owners' are 0.
+  static void hand_out(const Buffer<float>& e, const std::vector<State>& states);
   // An exchange, gauged on shadow steps.
   void exchange(Mean& mean, const Source& source, const Sink& sink, const Step& step,
                 std::span<const float> live = {});
@@ -130,7 +138,7 @@ class Rule {
   std::unique_ptr<Mean> make(const std::string& codec, std::span<float> pending, Feedback feedback,
                              const Nodes& nodes) const;
 
-  SwitchingMean* switching_ = nullptr;
+  SwitchingMean *switching_ = nullptr, *dense_switching_ = nullptr;
   Counter bad_{0};
   std::span<const Piece> resting_;  // in this step
   Kept kept_;

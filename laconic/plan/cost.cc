@@ -170,10 +170,11 @@ double memory_bytes(const Cluster& cluster, const Work& work, const MethodStep& 
   const double local = method.topology == Topology::kNodes ? cluster.per_node : 1;
   const double weights_and_gradient = 8, server = 4.0 / cluster.ranks();
   const MethodCost& cost = method_named(method.algorithm).cost;
-  // A lossy codec under a method that is exact by default keeps residuals.
-  const bool residuals = !method.codec.empty() && !is_exact(method.codec);
-  const double of_node = cost.state_of_node + (residuals ? 4 : 0),
-               of_all = cost.state_of_all + (residuals ? 4 : 0);
+  // A lossy codec where a method is exact by default keeps residuals.
+  double residuals = 0;
+  for (const std::string& codec : {method.codec, method.dense_codec})
+    if (!codec.empty() && !is_exact(codec)) residuals += 4;
+  const double of_node = cost.state_of_node + residuals, of_all = cost.state_of_all + residuals;
   const double state = cost.state + of_node / local + of_all * server / 4;
   return (weights_and_gradient + state) * static_cast<double>(work.parameters);
 }

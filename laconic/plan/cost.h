@@ -71,6 +71,7 @@ struct MethodStep {
   std::string codec = {};       // of coded steps; empty: the method's
   std::string codec_down = {};  // of their way back; empty: the codec's
   std::size_t top_k = 128;
+  std::string dense_codec = {};  // of dense steps; empty: fp32, or bf16
   bool update = true;  // false: the mean of a vector in memory alone, as in `laconic bench mean`
 };
 

@@ -90,11 +90,15 @@ struct Cost {
 
 const char* exact_codec(const MethodStep& method) { return method.bf16 ? "bf16" : "fp32"; }
 
+std::string dense_codec(const MethodStep& method) {
+  return method.dense_codec.empty() ? exact_codec(method) : method.dense_codec;
+}
+
 MeanConfig config_of(const MethodStep& method, std::size_t elements) {
   const std::string coded =
       method.codec.empty() ? method_named(method.algorithm).codec : method.codec;
   const bool codes = method.step == Step::Kind::kCoded;
-  return {.codec = codes ? coded : exact_codec(method),
+  return {.codec = codes ? coded : dense_codec(method),
           .codec_down = codes ? method.codec_down : std::string(),
           .elements = elements,
           .scale_block = method.scale_block,

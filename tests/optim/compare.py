@@ -110,6 +110,9 @@ def zero_one_cases():
     early = {"lr": "early drop", "variance_freeze_step": 17, "double_every": "auto"}
     yield zero_one(2, 200, **small, **early, note="a variance step before a long interval")
     yield zero_one(3, 200, **small, total_steps=100, double_every=4, note="the last step syncs")
+    yield zero_one(1, 4097, **small, dense_codec="int8", lr="zeros")
+    yield zero_one(2, 9000, dense_codec="int4", lr="drop", variance_freeze_step=70, variance_kappa=8)
+    yield zero_one(4, 200, **small, dense_codec="int4", quant_block=64, lr="restarts")
 
 
 def one_bit_cases():
@@ -128,6 +131,9 @@ def one_bit_cases():
     yield one_bit(2, 200, scale_block=64, freeze_step=1)
     yield one_bit(2, 200, scale_block=64, freeze_step=1000, note="never freezes")
     yield one_bit(3, 200, scale_block=64, freeze_step="auto", beta2=0.9, lr="warm-up")
+    yield one_bit(1, 200, scale_block=64, dense_codec="int4", quant_block=64)
+    yield one_bit(2, 9000, dense_codec="int8", lr="warm-up")
+    yield one_bit(3, 4097, scale_block=256, dense_codec="int4", freeze_step="auto", beta2=0.9)
 
 
 def birder_cases():
@@ -212,8 +218,10 @@ def bad_cases():
     yield case("lamb", 2, 200, **tensors, **block)
     yield case("lamb", 3, 200, codec="int8", quant_block=64, bucket_elements=128, **tensors, **block)
     yield case("one-bit-lamb", 3, 200, freeze_step=30, bucket_elements=128, **tensors, **block)
+    yield case("one-bit-adam", 3, 200, freeze_step=30, dense_codec="int8", quant_block=64, **block)
     policy = {"variance_freeze_step": 33, "variance_kappa": 16, "double_every": 10, "max_interval": 4}
     yield case("zero-one-adam", 3, 200, **policy, **block)
+    yield case("zero-one-adam", 2, 200, **policy, dense_codec="int4", quant_block=128, **block)
     yield case("birder", 3, 200, exchange="two-round", seed=7, **block)
     yield case("lion", 2, 200, **block)
 

@@ -57,6 +57,7 @@ OptimizerConfig nothing_default() {
           .strict = true,
           .guard = true,
           .codec = GradientCodec::kInt4,
+          .dense_codec = GradientCodec::kInt8,
           .feedback = Feedback::kEma,
           .feedback_reset = 0,
           .quant_block = 512,
@@ -84,7 +85,7 @@ TEST(OptimizerConfig, AsTextReadsBackToTheSameBits) {
 
 TEST(OptimizerConfig, EveryFieldIsPrinted) {
   const auto plain = to_text({}), other = to_text(nothing_default());
-  EXPECT_EQ(plain.size(), 35U);
+  EXPECT_EQ(plain.size(), 36U);
   for (const auto& [field, value] : plain) EXPECT_NE(value, other.at(field)) << field;
 }
 

@@ -69,7 +69,9 @@ TEST(Laws, OneBitAdamAndLambThatNeverFreezeAreAdamWAndLamb) {
 
 TEST(Laws, WithATrustRatioOf1LambFollowsAdam) {
   const std::pair<std::string, std::string> pairs[] = {
-      {"lamb", "adamw"}, {"lamb+int8+ema", "adamw+int8+ema"}, {"one-bit-lamb", "one-bit-adam"}};
+      {"lamb", "adamw"},
+      {"lamb:codec=int8:feedback=ema", "adamw:codec=int8:feedback=ema"},
+      {"one-bit-lamb", "one-bit-adam"}};
   everywhere([&](Transport& world, int per_node) {
     for (const auto& [with_trust, without] : pairs) {
       OptimizerConfig config = short_config(with_trust, per_node);

@@ -47,7 +47,7 @@ TEST_P(OptimizerSuite, ResumesBitForBitWithOtherOptions) {
       again.run_to(50);
       expect_same(bytes_of(whole), bytes_of(again));
       EXPECT_TRUE(all_finite(whole));
-      if (algorithm() == "one-bit-adam") {
+      if (method().name == "one-bit-adam") {
         EXPECT_GT(whole.optimizer->totals().coded, 0);
       }
     });

@@ -69,18 +69,22 @@ struct Before {
   double rate_sum = 0, kept = 1, reach = 0;
 };
 
-Before save(const std::filesystem::path& path, const OptimizerConfig& config, std::int64_t step) {
+// `prefix`: of the residuals' names.
+Before save(const std::filesystem::path& path, const OptimizerConfig& config, std::int64_t step,
+            const std::string& prefix = "") {
   Before before;
   run_ranks(4, [&](Transport& world) {
     Training training(config, world, {}, kWeights);
     training.run_to(step);
     save_checkpoint(path, *training.optimizer);
-    const bool zero_one = config.algorithm == "zero-one-adam";
+    const bool pending = config.algorithm == "zero-one-adam" && prefix.empty();
     Optimizer& optimizer = *training.optimizer;
     const auto m = gathered(world, state_of(optimizer, "bucket0/m"));
     const auto worker = gathered(
-        world, state_of(optimizer, zero_one ? "bucket0/pending" : "bucket0/worker_residual"));
-    const auto server = gathered(world, state_of(optimizer, "bucket0/server_residual"));
+        world,
+        state_of(optimizer, pending ? "bucket0/pending" : "bucket0/" + prefix + "worker_residual"));
+    const auto server =
+        gathered(world, state_of(optimizer, "bucket0/" + prefix + "server_residual"));
     if (world.rank() != 0) return;
     for (std::size_t k = 0; k < kWeights; ++k) {
       before.momentum.push_back(0);
@@ -125,14 +129,18 @@ void resume(const std::filesystem::path& path, const OptimizerConfig& config,
 
 TEST(Unsaid, IsEveryWorkersResidualWhereGradientsAreCoded) {
   const Scratch scratch;
-  for (const char* algorithm : {"sgdm+int8+full", "adamw+int4+ema"}) {
+  for (const std::string algorithm :
+       {"sgdm:codec=int8:feedback=full", "adamw:codec=int4:feedback=ema",
+        "one-bit-adam:dense_codec=int8", "zero-one-adam:dense_codec=int4"}) {
     const OptimizerConfig config = one_bucket(algorithm);
-    const Before before = save(scratch / algorithm, config, 12);
+    const bool dense = config.dense_codec != GradientCodec::kFp32;
+    const std::string prefix = dense ? "dense_" : "";
+    const Before before = save(scratch / algorithm, config, dense ? 4 : 12, prefix);
     run_ranks(2, [&](Transport& world) {
       Training training(config, world, {}, kWeights);
       training.run_to(15);
       EXPECT_EQ(load_checkpoint(scratch / algorithm, *training.optimizer), Resume::kRedistributed);
-      const auto e = state_of(*training.optimizer, "bucket0/worker_residual");
+      const auto e = state_of(*training.optimizer, "bucket0/" + prefix + "worker_residual");
       ASSERT_EQ(e.size(), kWeights);
       double size = 0;
       for (std::size_t k = 0; k < kWeights; ++k) {
@@ -140,7 +148,7 @@ TEST(Unsaid, IsEveryWorkersResidualWhereGradientsAreCoded) {
         size += std::abs(before.unsaid[k]);
       }
       EXPECT_GT(size, 0);
-      for (const float x : state_of(*training.optimizer, "bucket0/server_residual"))
+      for (const float x : state_of(*training.optimizer, "bucket0/" + prefix + "server_residual"))
         ASSERT_EQ(x, 0);
     });
   }

@@ -57,6 +57,7 @@ DEFAULTS = {
     "double_every": None,
     "max_interval": 16,
     "codec": "fp32",
+    "dense_codec": "fp32",
     "feedback": "full",
     "feedback_reset": 1024,
     "quant_block": 256,
@@ -83,9 +84,11 @@ class Optimizer:
         self.layout = Layout(len(weights), ranks, self.scale_block)
         self.dense = DenseMean(self.layout)
         self.coded = None
-        if self.codec != "fp32":
+        # dense_codec: of rounds that end with the freeze, and their residuals with them.
+        codec = self.codec if self.dense_codec == "fp32" else self.dense_codec
+        if codec != "fp32":
             blocks = Layout(len(weights), ranks, self.quant_block)
-            self.coded = IntegerMean(blocks, int(self.codec.removeprefix("int")), self.feedback, self.feedback_reset)
+            self.coded = IntegerMean(blocks, int(codec.removeprefix("int")), self.feedback, self.feedback_reset)
         self.synced = np.array(weights, f32)
 
     @property

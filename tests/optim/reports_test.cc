@@ -25,7 +25,7 @@ TEST_P(OptimizerSuite, GaugesWhatWasCodedRangeByRange) {
       plain.run_to(t);
       gauged.run_to(t);
       const StepStats& stats = gauged.optimizer->stats();
-      if (t % 2 != 0 || stats.kind != "coded") {
+      if (t % 2 != 0 || !codes(stats)) {
         EXPECT_TRUE(stats.shadow.empty());
         continue;
       }
@@ -67,7 +67,7 @@ TEST_P(OptimizerSuite, FindsAReplicaThatDiffersAndNamesItsRangeAndRank) {
     // 0/1 Adam takes its weights anew from those of the last sync.
     const std::size_t at = 230;
     if (world.rank() == world.size() - 1) {
-      if (algorithm() == "zero-one-adam")
+      if (method().name == "zero-one-adam")
         state_of(*optimizer, "bucket1/x_sync")[at - 128] += 1;
       else
         memory.weights[at] += 1;

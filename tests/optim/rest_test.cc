@@ -81,8 +81,13 @@ TEST_P(OptimizerSuite, ARangeWithoutAGradientOnAnyRankStays) {
     };
     run_to(training, 3, b_rests);
     for (std::int64_t t = 4; t <= kSteps; ++t) {
-      const auto before = part_of(training, 90, 220);
+      auto before = part_of(training, 90, 220);
       const auto others = part_of(training, 220, kElements);
+      // The residuals of dense rounds are dropped at the freeze, wherever they are.
+      if (t == 1 + (method().name == "one-bit-adam" ? config().freeze_step
+                                                    : config().variance_freeze_step))
+        for (auto& [name, values] : before)
+          if (name.find("/dense_") != std::string::npos) std::ranges::fill(values, 0.0F);
       step(training, b_rests);
       if (t == 11 || t == 12)
         EXPECT_NE(part_of(training, 90, 220), before) << "step " << t;

@@ -71,7 +71,7 @@ TEST(Tensors, AreGroupsWhereTheModelHasNoRanges) {
 
 TEST(Tensors, MoveByTheRateTimesTheirNorm) {
   run_ranks(rank_counts().back(), [](Transport& world) {
-    for (const char* algorithm : {"lamb", "lamb+int8+ema", "one-bit-lamb"}) {
+    for (const char* algorithm : {"lamb", "lamb:codec=int8:feedback=ema", "one-bit-lamb"}) {
       OptimizerConfig config = short_config(algorithm);
       config.bucket_elements = 1000;
       config.weight_decay = 0;

@@ -35,7 +35,7 @@ std::vector<Setting> settings() {
 
 std::string letters_of(std::string algorithm) {
   std::erase(algorithm, '-');
-  for (const char mark : {'+', ':', '='}) std::ranges::replace(algorithm, mark, '_');
+  for (const char mark : {':', '='}) std::ranges::replace(algorithm, mark, '_');
   return algorithm;
 }
 
@@ -50,11 +50,6 @@ OptimizerConfig config_named(const std::string& algorithm) {
   std::getline(parts, config.algorithm, ':');
   for (std::string part; std::getline(parts, part, ':');)
     set(config, part.substr(0, part.find('=')), part.substr(part.find('=') + 1));
-  const std::size_t codec = algorithm.find('+'), feedback = algorithm.rfind('+');
-  if (codec == std::string::npos) return config;
-  config.algorithm.resize(codec);
-  set(config, "codec", algorithm.substr(codec + 1, feedback - codec - 1));
-  set(config, "feedback", algorithm.substr(feedback + 1));
   return config;
 }
 

@@ -23,17 +23,19 @@ void PrintTo(const Setting& setting, std::ostream* out);
 std::vector<Setting> settings();
 std::string name_of(const ::testing::TestParamInfo<Setting>& info);
 
-// A method, METHOD+CODEC+FEEDBACK, or METHOD:OPTION=VALUE:OPTION=VALUE.
+// A method, or METHOD:OPTION=VALUE:OPTION=VALUE.
 inline constexpr const char* kAlgorithms[] = {
     "sgdm",
     "adamw",
-    "sgdm+int8+full",
-    "adamw+int4+ema",
+    "sgdm:codec=int8:feedback=full",
+    "adamw:codec=int4:feedback=ema",
     "lamb",
-    "lamb+int8+ema",
+    "lamb:codec=int8:feedback=ema",
     "one-bit-adam",
+    "one-bit-adam:dense_codec=int8",
     "one-bit-lamb",
     "zero-one-adam",
+    "zero-one-adam:dense_codec=int4",
     "birder",
     "lion",
     "distributed-lion",
@@ -106,6 +108,11 @@ class OptimizerSuite : public ::testing::TestWithParam<Setting> {
   static bool dense() { return method().exact_with(config()); }
   // It sends signs with activity, and keeps no residual.
   static bool signs() { return method().codec == "random-sign" || method().codec == kVote; }
+  // This step has lossy means.
+  static bool codes(const StepStats& stats) {
+    return stats.kind == "coded" ||
+           (stats.kind == "dense" && config().dense_codec != GradientCodec::kFp32);
+  }
   static void run(const std::function<void(Transport&)>& body) {
     run_ranks(GetParam().ranks, body);
   }

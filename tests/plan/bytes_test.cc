@@ -86,16 +86,20 @@ TEST(ForecastOf, OneBitAndDenseIsAsTheFormulasSay) {
 // Several buckets, the last of them short.
 TEST(ForecastOf, AStepHasTheBytesThatAnOptimizerReports) {
   constexpr std::size_t kWeights = 50'001, kBucket = 20'000;
-  for (const std::string algorithm : {"adamw", "one-bit-adam", "birder", "distributed-lion"})
+  for (const std::string algorithm :
+       {"adamw", "one-bit-adam", "birder", "distributed-lion", "one-bit-adam+int4"})
     for (const int per_node : {1, 2}) {
+      const bool dense_codec = algorithm.ends_with("+int4");
+      const std::string method = algorithm.substr(0, algorithm.find('+'));
       SCOPED_TRACE(fmt::format("{}, {} a node", algorithm, per_node));
       const plan::Cluster cluster{
           .nodes = 4 / per_node, .per_node = per_node, .inter = {}, .intra = {}};
       run_ranks(4, [&](Transport& world) {
         std::vector<float> weights(kWeights, 1.0F), gradient = values_of(world.rank(), 0, kWeights);
         const auto optimizer = make_optimizer(
-            {.algorithm = algorithm,
-             .freeze_step = 1,
+            {.algorithm = method,
+             .freeze_step = dense_codec ? 2 : 1,
+             .dense_codec = dense_codec ? GradientCodec::kInt4 : GradientCodec::kFp32,
              .ranks_per_node = per_node == 1 ? kFlat : per_node,
              .bucket_elements = kBucket},
             {.weights = weights, .gradient = gradient, .groups = {}, .ranges = {}}, world);
@@ -104,9 +108,10 @@ TEST(ForecastOf, AStepHasTheBytesThatAnOptimizerReports) {
           const StepStats& stats = optimizer->stats();
           const auto forecast = plan::predict(
               cluster, {.parameters = kWeights, .bucket_elements = kBucket}, {},
-              {.algorithm = algorithm,
+              {.algorithm = method,
                .step = stats.kind == "dense" ? Step::Kind::kDense : Step::Kind::kCoded,
-               .topology = plan::Topology::kNodes});
+               .topology = plan::Topology::kNodes,
+               .dense_codec = dense_codec ? "int4" : ""});
           // The first step also compares the ranks' weights.
           if (t > 0) {
             EXPECT_EQ(forecast.bytes_inside, static_cast<double>(stats.bytes_inside));

@@ -1,10 +1,11 @@
 #include "laconic/optim/built_in_methods.h"
+#include "laconic/optim/gradient_rule.h"
 #include "laconic/optim/one_bit_rule.h"
 
 namespace laconic::inline optim {
 namespace {
 
-// m, v the moments, ḡ the exact mean of the gradients. Until the freeze an Adam step on ḡ; from
+// m, v the moments, ḡ the mean of the gradients. Until the freeze an Adam step on ḡ; from
 // then on v stays, each rank adds its own gradient to m, and the one-bit mean of these momenta is
 // the next m.
 class OneBitAdam final : public OneBitRule {
@@ -28,11 +29,13 @@ Method one_bit_adam_method() {
       .paper =
           "Tang et al., 1-bit Adam: Communication Efficient Large-Scale Training with Adam's "
           "Convergence Speed, ICML 2021",
-      .exchanges = "gradient, exactly, until the freeze; then momentum, every step",
+      .exchanges =
+          "gradient, exactly or with dense_codec, until the freeze; then momentum, every step",
       .codec = "sign",
       .python = "OneBitAdam",
       .options = freeze_options(),
       .shown = true,
+      .dense_with = dense_round_codec,
       .cost = {.state = 8,
                .state_of_node = 4,
                .state_of_all = 4,

@@ -1,4 +1,5 @@
 #include "laconic/optim/built_in_methods.h"
+#include "laconic/optim/gradient_rule.h"
 #include "laconic/optim/one_bit_rule.h"
 #include "laconic/optim/trust_rule.h"
 
@@ -29,12 +30,14 @@ Method one_bit_lamb_method() {
       .paper =
           "Li et al., 1-bit LAMB: Communication Efficient Large-Scale Large-Batch Training with "
           "LAMB's Convergence Speed, HiPC 2022",
-      .exchanges = "gradient, exactly, until the freeze; then momentum, every step",
+      .exchanges =
+          "gradient, exactly or with dense_codec, until the freeze; then momentum, every step",
       .codec = "sign",
       .python = "OneBitLAMB",
       .options = with_trust_options(freeze_options()),
       .aliases = {{"min_coeff", "min_trust"}, {"max_coeff", "max_trust"}},
       .rates = trust_rates(),
+      .dense_with = dense_round_codec,
       .cost = {.state = 8,
                .state_of_node = 4,
                .state_of_all = 4,

@@ -5,6 +5,7 @@
 #include "laconic/kernels/dense.h"
 #include "laconic/optim/adam_rule.h"
 #include "laconic/optim/built_in_methods.h"
+#include "laconic/optim/gradient_rule.h"
 #include "laconic/optim/schedule.h"
 
 namespace laconic::inline optim {
@@ -19,19 +20,18 @@ using C = OptimizerConfig;
 //   pending  what this rank has moved and not sent yet; after a sync the worker residual
 //   G, w     sum of rates and product of decays since the last sync
 //   R_last   the last interval's length times its rate; pending must not outlive a falling rate
-class ZeroOneAdam final : public AdamRule {
+class ZeroOneAdam final : public DenseRoundsRule {
  public:
   explicit ZeroOneAdam(const Bucket& bucket)
-      : AdamRule(bucket),
+      : DenseRoundsRule(bucket),
         x_sync_(bucket.x.size()),
         pending_(bucket.x.size()),
-        dense_(make_exact()),
         coded_(make_coded("sign", pending_.span())),
         floors_(*coded_, v_.span(), bucket.config->variance_floor, bucket.config->scale_block == 0,
                 bucket.group.compress),
         residuals_(coded_->state()),
         left_((bucket.x.size() + 63) / 64) {
-    means_ = {coded_.get()};
+    means_.push_back(coded_.get());
   }
 
   void step(const Step& step) override {
@@ -66,6 +66,7 @@ class ZeroOneAdam final : public AdamRule {
   }
 
   void freeze() override {
+    DenseRoundsRule::freeze();
     floors_.freeze();
     may_change_ = false;
   }
@@ -78,6 +79,7 @@ class ZeroOneAdam final : public AdamRule {
 
   std::vector<State> state() override {
     auto all = residuals_;
+    for (State& one : dense_state()) all.push_back(std::move(one));
     all.push_back({"m", m_.span(), Spread::kMean});
     all.push_back({"v", v_.span(), Spread::kSame});
     all.push_back({"pending", pending_.span(), Spread::kMean});
@@ -87,7 +89,7 @@ class ZeroOneAdam final : public AdamRule {
   }
   std::span<const float> synced() const override { return x_sync_.span(); }
   double residual_ratio() const override { return coded_->residual_ratio(); }
-  std::string describe() const override { return coded_->describe(); }
+  std::string describe() const override { return described(*coded_); }
 
   // m = mean of m; e, the mean of pending and the server residuals, goes into m at interval 1, else
   // into the weights.
@@ -107,6 +109,7 @@ class ZeroOneAdam final : public AdamRule {
       bucket_.device->run(Values{e.data()}, sync_sink(step, nullptr), e.size());
     std::memset(pending_.data(), 0, pending_.span().size_bytes());
     for (const State& state : residuals_) std::fill(state.values.begin(), state.values.end(), 0.0F);
+    redistribute_dense(whole);
     gain() = 0;
     kept() = 1;
   }
@@ -139,8 +142,7 @@ class ZeroOneAdam final : public AdamRule {
   void variance_step(const Step& step) {
     const kernels::AdamStep s = scalars(step);
     const std::uint64_t bad_before = bad_blocks();
-    dense_->exchange(Values{bucket_.g.data()},
-                     MomentsUpdate{s, m_.data(), v_.data(), left_.data(), bad()}, {});
+    dense_round(MomentsUpdate{s, m_.data(), v_.data(), left_.data(), bad()}, step);
     put_back_resting();
     floors_.update();
     bucket_.device->run(MomentsApply{s, m_.data(), v_.data(), x_sync_.data(), bucket_.x.data(),
@@ -164,7 +166,7 @@ class ZeroOneAdam final : public AdamRule {
 
   Buffer<float> x_sync_, pending_;
   double scalars_[3] = {0, 1, 0};
-  std::unique_ptr<Mean> dense_, coded_;
+  std::unique_ptr<Mean> coded_;
   Floors floors_;
   std::vector<State> residuals_;  // of the server
   bool may_change_ = true;
@@ -258,7 +260,9 @@ Method zero_one_adam_method() {
       .paper =
           "Lu et al., Maximizing Communication Efficiency for Large-scale Training via 0/1 "
           "Adam, ICLR 2023",
-      .exchanges = "gradient, exactly, on few variance steps; displacement, at growing intervals",
+      .exchanges =
+          "gradient, exactly or with dense_codec, on few variance steps; displacement, at growing "
+          "intervals",
       .codec = "sign",
       .python = "ZeroOneAdam",
       .options = all_options(),
@@ -268,6 +272,7 @@ Method zero_one_adam_method() {
                   {"local_step_clipper", "max_interval"}},
       .synced_weights = "x_sync",
       .shown = true,
+      .dense_with = dense_round_codec,
       .cost = {.state = 16,
                .state_of_all = 4,
                .exact = {0, 1.23e-9},

@@ -24,6 +24,7 @@ def _prepared(
     exchange: str = "flat",
     form: str = "two-round",
     bf16: bool = False,
+    dense_codec: str = "",
     total_steps: int = 100_000,
     recipe: str = "",
     backward_share: float = 2 / 3,
@@ -43,7 +44,7 @@ def _prepared(
     for name, seconds in (speeds or {}).items():
         scene.set_speed(name, seconds)
     scene.code_faster(threads)
-    return scene, _core.Method(optimizer, exchange, form, bf16), total_steps, recipe
+    return scene, _core.Method(optimizer, exchange, form, bf16, dense_codec), total_steps, recipe
 
 
 def predict(optimizer: str, **options: Any) -> dict[str, Any]:
@@ -52,9 +53,10 @@ def predict(optimizer: str, **options: Any) -> dict[str, Any]:
     `optimizer`: any of `laconic methods`; random signs have a `form`: two-round, single-round, count.
     Needed: `parameters`, `step_seconds` (forward and backward of one rank), `nodes`. Else: `per_node` (ranks, 1); `inter`,
     `intra` (links: "10gbit,20us" or (bytes a second, seconds); one without limits); `exchange` (flat; nodes: exact inside a
-    node; all-reduce: what others offer for dense steps); `bf16` (dense steps); `total_steps` (100,000, for the default
-    schedules) or a published `recipe`; `backward_share` (2/3); `bucket_elements`; `threads` (1, of the recorded coding
-    speed, or of `speeds`, as `laconic plan --probe --json` gives them); `shares_cores` (coding takes turns with backward);
+    node; all-reduce: what others offer for dense steps); `bf16` (dense steps), or `dense_codec` (fp32, bf16, int8, int4: the
+    same in methods with that option); `total_steps` (100,000, for the default schedules) or a published `recipe`;
+    `backward_share` (2/3); `bucket_elements`; `threads` (1, of the recorded coding speed, or of `speeds`, as `laconic plan
+    --probe --json` gives them); `shares_cores` (coding takes turns with backward);
     `ready` (the share of backward after which each bucket is ready; else in proportion); `slices` (8, of a long message).
 
     >>> import laconic.plan
