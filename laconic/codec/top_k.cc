@@ -1,5 +1,6 @@
 #include "laconic/kernels/top_k.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -54,9 +54,9 @@ bool is_exact(std::string_view codec);
 
 struct MeanConfig {
   std::string codec = "sign";  // one of mean_codecs()
-  // Of the mean on its way back to all, any but random-sign; empty: int8 beside top-k, else `codec`.
-  // Exact where `codec` is. Where it is another one, `kDecay` acts on workers alone, and the owner
-  // of a chunk keeps all that is left out.
+  // Of the mean on its way back, any but random-sign; empty: int8 beside top-k, else `codec`. It
+  // must be exact where `codec` is. Where the two differ, `kDecay` acts on workers alone, and the
+  // owner of a chunk keeps all that is left out.
   std::string codec_down = {};
   std::size_t elements = 0;
   std::size_t scale_block = 4096;  // sign: a multiple of 64, or 0 for one scale per chunk

@@ -162,8 +162,8 @@ struct Chosen {
   std::size_t number = 0;
 };
 
-// Three bytes per pair of indices, one per pair of codes; after an odd number of indices codes begin
-// in the middle of a byte.
+// Three bytes per pair of indices, one per pair of codes; after an odd number of indices the codes
+// begin in the middle of a byte.
 HWY_INLINE void pack(Chosen& chosen, std::size_t slots, std::uint8_t* places) {
   for (std::size_t k = chosen.number; k < slots; ++k) chosen.index[k] = chosen.field[k] = 0;
   const auto byte = [](unsigned value) { return static_cast<std::uint8_t>(value); };

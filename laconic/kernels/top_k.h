@@ -9,8 +9,8 @@
 // feedback. Pure loops on spans: noexcept, no allocation, no threads. Pointers need no alignment.
 //
 // A block has `slots` places, 2*slots bytes: a stream of bits, from the lowest of byte 0 on, of
-// `slots` indices of 12 bits, then `slots` codes of 4 bits, two's complement. Indices ascend. Places
-// without an element come last, and all their bits are 0.
+// `slots` indices of 12 bits, then `slots` codes of 4 bits, two's complement. Indices ascend.
+// Places without an element come last, and all their bits are 0.
 namespace laconic::kernels {
 
 inline constexpr std::size_t kTopKBlock = 4096;  // elements
