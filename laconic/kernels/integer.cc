@@ -17,21 +17,6 @@ constexpr std::size_t bytes_of(std::size_t elements) {
   return elements * kBits / 8;
 }
 
-// The order of magnitudes is that of their bits as integers.
-template <class D>
-HWY_INLINE hn::Vec<D> larger(D d, hn::Vec<D> largest, hn::Vec<D> value) {
-  const hn::RebindToSigned<D> di;
-  return hn::BitCast(d, hn::Max(hn::BitCast(di, largest), hn::BitCast(di, hn::Abs(value))));
-}
-
-// Lane i % 16 becomes the larger of itself and |value(d, i)|.
-template <class Value>
-HWY_INLINE void find_largest(std::size_t count, Lanes& lanes, const Value& value) {
-  join_lanes(
-      count, lanes,
-      [](auto d, auto largest, auto next) HWY_ATTR { return larger(d, largest, next); }, value);
-}
-
 template <bool kFeedback, bool kMasked>
 HWY_INLINE void measure_as(const float* a, const float* e, const float* live, std::size_t count,
                            float* p, Lanes& lanes) {

@@ -4,6 +4,7 @@
 #include "laconic/kernels/integer.h"
 #include "laconic/kernels/random_sign.h"
 #include "laconic/kernels/sign.h"
+#include "laconic/kernels/top_k.h"
 #include "laconic/kernels/update.h"
 
 // The scalar truth: each kernel again, under the contract of its own header, as a plain loop. Every
@@ -31,6 +32,15 @@ void to_integers(const float* p, const float* live, std::size_t count, int bits,
 void sum_integers(const Integers* from, int ranks, int bits, float factor, const float* e,
                   const float* live, std::size_t count, float* q, Lanes& lanes) noexcept;
 void from_integers(Integers from, int bits, std::size_t count, float* out) noexcept;
+
+// top_k.h
+void to_top_k(const float* p, const float* live, std::size_t count, std::size_t slots,
+              float largest, float gain, float* e, std::uint8_t* places) noexcept;
+void sum_top_k(const Integers* from, int ranks, std::size_t slots, float factor, const float* e,
+               const float* live, std::size_t begin, std::size_t count, float* q,
+               Lanes& lanes) noexcept;
+void from_top_k(Integers from, std::size_t slots, std::size_t begin, std::size_t count,
+                float* out) noexcept;
 
 // random_sign.h
 void draw(const Draw& draw, std::uint64_t begin, const float* m, const float* b, std::size_t count,

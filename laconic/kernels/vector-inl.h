@@ -65,6 +65,21 @@ HWY_INLINE void accumulate(std::size_t count, Lanes& lanes, const Term& term) {
       count, lanes, [](auto, auto sum, auto value) HWY_ATTR { return hn::Add(sum, value); }, term);
 }
 
+// The order of magnitudes is that of their bits as integers.
+template <class D>
+HWY_INLINE hn::Vec<D> larger(D d, hn::Vec<D> largest, hn::Vec<D> value) {
+  const hn::RebindToSigned<D> di;
+  return hn::BitCast(d, hn::Max(hn::BitCast(di, largest), hn::BitCast(di, hn::Abs(value))));
+}
+
+// Lane i % 16 becomes the larger of itself and |value(d, i)|.
+template <class Value>
+HWY_INLINE void find_largest(std::size_t count, Lanes& lanes, const Value& value) {
+  join_lanes(
+      count, lanes,
+      [](auto d, auto largest, auto next) HWY_ATTR { return larger(d, largest, next); }, value);
+}
+
 // Bits [i, i + lanes) of a bit array as a mask. REQUIRES: i is a multiple of the lanes.
 template <class D>
 HWY_INLINE hn::Mask<D> load_bits(D d, const std::uint8_t* bits, std::size_t i) {

@@ -214,6 +214,33 @@ void record_integers(Golden& golden, Case& one, int bits) {
                 out);
 }
 
+void record_top_k(Golden& golden, Case& one, std::size_t slots) {
+  const auto p = one.finite(), live = one.live(), e = one.floats(), out = one.floats();
+  const std::size_t n = one.count();
+  const Array<Lanes> none{{Lanes{}}};
+  std::vector<IntegersArray> from;
+  const auto encode = [&](const auto& mask, const float* mask_values, float gain) {
+    Lanes lanes;
+    std::vector<float> same(n), left(n);
+    reference::measure_largest(p.values.data(), nullptr, mask_values, n, same.data(), lanes);
+    const float largest = reference::largest_of(lanes);
+    auto places = one.bytes(top_k_bytes(slots));
+    golden.record(
+        LACONIC_BOTH(to_top_k, "p", "live", "count", "slots", "largest", "gain", "e", "places"), p,
+        mask, n, slots, largest, gain, out, places);
+    reference::to_top_k(p.values.data(), mask_values, n, slots, largest, gain, left.data(),
+                        places.values.data());
+    from.push_back({0.25F * gain, places});
+  };
+  encode(nullptr, nullptr, 1.0F);
+  encode(live, live.values.data(), 3.0F);
+  golden.record(LACONIC_BOTH(sum_top_k, "from_", "ranks", "slots", "factor", "e", "live", "begin",
+                             "count", "q", "lanes"),
+                from, 2, slots, 0.5F, e, live, 0, n, out, none);
+  golden.record(LACONIC_BOTH(from_top_k, "from_", "slots", "begin", "count", "out"), from[1], slots,
+                0, n, out);
+}
+
 void record_dense(Golden& golden, Case& one) {
   const auto a = one.floats(), out = one.floats();
   golden.record(LACONIC_BOTH(add, "a", "count", "acc"), a, one.count(), out);
@@ -326,6 +353,7 @@ bool record_all(const std::filesystem::path& directory) {
     record_sign(golden, one, Norm::kL2);
     record_sign(golden, one, Norm::kL1);
     for (const int bits : {8, 4, 2}) record_integers(golden, one, bits);
+    for (const std::size_t slots : {77, 128, 4096}) record_top_k(golden, one, slots);
     record_dense(golden, one);
     record_update(golden, one, 0);
     record_update(golden, one, 0.01F);

@@ -170,6 +170,64 @@ def from_integers(from_, bits, count, out):
     return {"out": integer_values(from_, bits, count)}
 
 
+# top_k.h
+
+
+def numbers_of(bits, width):
+    """Integers of `width` bits each, low bits first."""
+    return bits.reshape(-1, width).astype(np.int64) @ (1 << np.arange(width))
+
+
+def bits_of(numbers, width):
+    return (np.asarray(numbers, np.int64)[:, None] >> np.arange(width) & 1).astype(np.uint8).ravel()
+
+
+def sparse(one, slots):
+    """All 4096 elements of a block."""
+    bits = np.unpackbits(one["codes"], bitorder="little")
+    index, code = numbers_of(bits[: 12 * slots], 12), numbers_of(bits[12 * slots :], 4)
+    free = np.flatnonzero(index[1:] == 0)
+    used = 1 + free[0] if len(free) else slots
+    values = np.zeros(4096, F)
+    values[index[:used]] = np.where(code < 8, code, code - 16)[:used].astype(F) * F(one["scale"])
+    return values
+
+
+@kernel
+def to_top_k(p, live, count, slots, largest, gain, e, places):
+    scale = F(largest) / F(7)
+    inverse = F(1) / scale
+    if not np.isfinite(inverse):
+        scale = inverse = F(0)
+    alive = np.arange(count) if live is None else np.flatnonzero(live != 0)
+    kept = np.sort(alive[np.argsort(-np.abs(p[alive]), kind="stable")[:slots]])
+    code = np.zeros(count, F)
+    code[kept] = np.clip(np.rint(p[kept] * inverse), F(-7), F(7)) + F(0)
+    e = (p - code * scale) * F(gain)
+    index, field = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
+    index[: len(kept)], field[: len(kept)] = kept, code[kept].astype(np.int64) & 15
+    bits = np.concatenate([bits_of(index, 12), bits_of(field, 4)])
+    return {
+        "e": e if live is None else np.where(live == 0, F(0), e),
+        "places": np.packbits(bits, bitorder="little"),
+    }
+
+
+@kernel
+def sum_top_k(from_, ranks, slots, factor, e, live, begin, count, q, lanes):
+    total = np.zeros(4096, F)
+    for one in from_[:ranks]:
+        total = total + sparse(one, slots)
+    mean = total[begin : begin + count] * F(factor)
+    q, lanes = largest(mean if e is None else mean + e, live, lanes)
+    return {"q": q, "lanes": lanes}
+
+
+@kernel
+def from_top_k(from_, slots, begin, count, out):
+    return {"out": sparse(from_, slots)[begin : begin + count]}
+
+
 # random_sign.h
 
 
