@@ -5,7 +5,7 @@
 namespace laconic::inline codec {
 namespace {
 
-constexpr std::string_view kNames[] = {"fp32", "bf16", "int8", "int4", "int2", "sign"};
+constexpr std::string_view kNames[] = {"fp32", "bf16", "int8", "int4", "int2", "sign", "top-k"};
 
 }  // namespace
 
@@ -24,6 +24,7 @@ std::unique_ptr<Codec> make_codec(std::string_view name, const CodecOptions& opt
   if (name == "int4") return make_int4_codec(options);
   if (name == "int2") return make_int2_codec(options);
   if (name == "sign") return make_sign_codec(options);
+  if (name == "top-k") return make_top_k_codec(options);
   fail(Code::kInvalidArgument, "no codec `{}`: {}", name, fmt::join(kNames, ", "));
 }
 

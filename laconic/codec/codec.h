@@ -41,6 +41,8 @@ class Codec {
   virtual std::string_view name() const noexcept = 0;
   // "one-bit mean, L2 scales of 4096 elements".
   virtual std::string describe() const = 0;
+  // The codec for the mean of what was encoded with this one, where no other is asked for.
+  virtual std::string_view way_back() const noexcept { return name(); }
 
   // Whether whole numbers travel and are added in rank order. Then nothing is left over and nothing
   // is measured: e and live are null, every block can be encoded.
@@ -87,6 +89,7 @@ struct CodecOptions {
   std::size_t scale_block = 4096;                 // sign: a multiple of 64, or 0 for any length
   kernels::Norm scale_norm = kernels::Norm::kL2;  // sign
   std::size_t quant_block = 256;                  // int8, int4, int2: a multiple of 64
+  std::size_t top_k = 128;                        // top-k: elements of a block, 1 to 4096
 };
 
 // What make_codec knows, in the order of messages.
@@ -101,5 +104,6 @@ std::unique_ptr<Codec> make_bf16_codec();
 std::unique_ptr<Codec> make_int8_codec(const CodecOptions& options);
 std::unique_ptr<Codec> make_int4_codec(const CodecOptions& options);
 std::unique_ptr<Codec> make_int2_codec(const CodecOptions& options);
+std::unique_ptr<Codec> make_top_k_codec(const CodecOptions& options);
 
 }  // namespace laconic::inline codec

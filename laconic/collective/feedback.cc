@@ -9,14 +9,37 @@
 namespace laconic::inline collective {
 namespace {
 
-// Runs any codec: what is the same for all of them. It owns the residuals (workers keep theirs on
-// what they encode, the owner keeps one on its chunk), and decides what is added, masked, divided
-// and checked. Exact codecs leave nothing over; they share the paths and skip the rest.
+// What one side keeps of what its codec leaves out: keep*e + share*r.
+struct Policy {
+  bool keeps;
+  float share, keep;
+};
+
+Policy policy_of(const Codec& codec, Feedback feedback, const MeanConfig& config) {
+  const bool keeps = !codec.exact() && feedback != Feedback::kNone;
+  if (feedback == Feedback::kEma)
+    return {keeps, static_cast<float>(1 - config.feedback_beta),
+            static_cast<float>(config.feedback_beta)};
+  return {keeps, feedback == Feedback::kDecay ? static_cast<float>(config.feedback_decay) : 1.0F,
+          0};
+}
+
+// A decayed residual takes the place of a momentum over the workers' values. What another codec
+// leaves out of the mean is an error and no more.
+Feedback server_feedback(const Codecs& codecs, Feedback feedback) {
+  const bool decays = feedback == Feedback::kDecay && codecs.up->name() != codecs.down->name();
+  return decays ? Feedback::kFull : feedback;
+}
+
+// Runs any codec, or one up to the owners and one back: what is the same for all of them. It owns
+// the residuals (workers keep theirs on what they encode, the owner keeps one on its chunk), and
+// decides what is added, masked, divided and checked. Exact codecs leave nothing over; they share
+// the paths and skip the rest.
 class FeedbackCoder final : public Coder {
  public:
   FeedbackCoder(const MeanConfig& config, const Place& place, Device& device);
 
-  Sizes sizes(std::size_t capacity) const override { return sizes_of(*codec_, capacity); }
+  Sizes sizes(std::size_t capacity) const override { return sizes_of(codecs_, capacity); }
   void share(const Range& range, const Source& source, std::span<std::byte> out) override;
   Source joined(const Range& range, std::span<const std::byte* const> shares) const override {
     return NodeSum{shares, join_factor_, range.begin};
@@ -39,31 +62,41 @@ class FeedbackCoder final : public Coder {
   double residual_ratio() const noexcept override {
     return sent_ > 0 ? std::sqrt(residual_ / sent_) : 0;
   }
-  std::string describe() const override { return codec_->describe(); }
+  std::string describe() const override {
+    if (up().name() == down().name()) return up().describe();
+    return fmt::format("{}, {} on the way back", up().describe(), down().name());
+  }
 
  private:
-  bool keeps() const { return !exact_ && feedback_ != Feedback::kNone; }
+  const Codec& up() const { return *codecs_.up; }
+  const Codec& down() const { return *codecs_.down; }
+  // Elements that are encoded together; 0: a whole range.
+  std::size_t block_of(const Codec& codec) const {
+    return codec.exact() ? exact_block_ : codec.block();
+  }
   bool resets() const { return falls_back_ && feedback_ == Feedback::kEma; }
   // Old errors leave an average slowly, so it begins anew from time to time.
-  Residual kept_at(float* e, const float* added, float gain) const {
+  Residual kept_at(const Policy& policy, float* e, const float* added, float gain) const {
     if (resets_now_) return {e, added, gain, 0, 0};
-    return {e, added, gain, share_, keep_};
+    return {e, added, gain, policy.share, policy.keep};
   }
   Residual worker_residual(const Range& range) const;
   Residual server_residual(const Range& range) const;
-  EncodeJob job(const Range& range, const Residual& residual, std::span<std::byte> out) const;
+  EncodeJob job(const Codec& codec, const Range& range, const Residual& residual,
+                std::span<std::byte> out) const;
   // Before a message's blocks are written, and after.
-  void open(const Range& range, std::span<std::byte> out) const;
-  void seal(const Range& range, std::span<std::byte> out) const;
-  void check(std::span<const std::byte> message, const Range& range, int from) const;
+  static void open(const Codec& codec, const Range& range, std::span<std::byte> out);
+  void seal(const Codec& codec, const Range& range, std::span<std::byte> out) const;
+  void check(const Codec& codec, std::span<const std::byte> message, const Range& range,
+             int from) const;
 
-  std::unique_ptr<Codec> codec_;
-  bool exact_, falls_back_;
+  Codecs codecs_;
+  bool exact_, falls_back_;  // on the way up
   Feedback feedback_;
   double reset_, exchanges_ = 0;  // so far; whole numbers
   bool resets_now_ = false;       // the residual is 0 after this exchange
-  float share_, keep_;
-  std::size_t block_;           // elements that are encoded together; 0: a whole range
+  Policy worker_policy_, server_policy_;
+  std::size_t exact_block_;     // elements of exact codecs that are encoded together
   std::size_t fallback_block_;  // elements that fall back together inside a node
   float join_factor_, factor_;
   Place place_;
@@ -78,27 +111,25 @@ class FeedbackCoder final : public Coder {
 // Blocks are bad as a whole where a lossy codec was asked for, even if an exact one runs.
 FeedbackCoder::FeedbackCoder(const MeanConfig& config, const Place& place, Device& device)
     : Coder(device),
-      codec_(make_codec(codec_that_runs(config, place.per_node, place.nodes), options_of(config))),
-      exact_(codec_->exact()),
+      codecs_(codecs_that_run(config, place.per_node, place.nodes)),
+      exact_(up().exact()),
       feedback_(config.feedback),
       reset_(static_cast<double>(config.feedback_reset)),
-      share_(static_cast<float>(feedback_ == Feedback::kEma     ? 1 - config.feedback_beta
-                                : feedback_ == Feedback::kDecay ? config.feedback_decay
-                                                                : 1)),
-      keep_(feedback_ == Feedback::kEma ? static_cast<float>(config.feedback_beta) : 0),
-      block_(exact_ ? tile_of(config.scale_block) : codec_->block()),
+      worker_policy_(policy_of(up(), feedback_, config)),
+      server_policy_(policy_of(down(), server_feedback(codecs_, feedback_), config)),
+      exact_block_(tile_of(config.scale_block)),
       join_factor_(exact_ ? 1.0F : static_cast<float>(1.0 / place.per_node)),
       factor_(static_cast<float>(
           1.0 / (static_cast<double>(place.nodes) * (exact_ ? place.per_node : 1)))),
       place_(place),
       pending_(config.pending),
-      worker_(keeps() && config.pending.empty() ? place.shard_count : 0),
-      server_(keeps() ? place.chunk_count : 0),
-      zeros_(!exact_ && !keeps() ? kTile : 0) {
+      worker_(worker_policy_.keeps && config.pending.empty() ? place.shard_count : 0),
+      server_(server_policy_.keeps ? place.chunk_count : 0),
+      zeros_(!exact_ && !server_policy_.keeps ? kTile : 0) {
   const auto asked = make_codec(config.codec, options_of(config));
   falls_back_ = !asked->exact();
   fallback_block_ = falls_back_ ? asked->block() : kTile;
-  device.reserve(codec_.get(), static_cast<std::size_t>(place.nodes));
+  device.reserve(&up(), static_cast<std::size_t>(place.nodes));
 }
 
 // Whole fp32 values. The caller's residual is part of them.
@@ -113,53 +144,55 @@ void FeedbackCoder::share(const Range& range, const Source& source, std::span<st
 }
 
 void FeedbackCoder::encode(const Range& range, const Source& source, std::span<std::byte> out) {
-  open(range, out);
-  const EncodeResult result = device_.encode({.to = job(range, worker_residual(range), out),
+  open(up(), range, out);
+  const EncodeResult result = device_.encode({.to = job(up(), range, worker_residual(range), out),
                                               .source = source,
                                               .spent = exact_ ? pending_.data() : nullptr,
                                               .sampled_from = place_.shard_begin});
   bad_ += result.bad;
   sent_ += result.sent;
   residual_ += result.residual;
-  seal(range, out);
+  seal(up(), range, out);
 }
 
 void FeedbackCoder::combine(const Range& range, std::span<const std::byte* const> messages,
                             std::span<std::byte> out) {
   for (std::size_t r = 0; r < messages.size(); ++r)
-    check({messages[r], sizes(range.capacity).up}, range, static_cast<int>(r));
-  open(range, out);
-  device_.combine(
-      {.to = job(range, server_residual(range), out), .messages = messages, .factor = factor_});
-  seal(range, out);
+    check(up(), {messages[r], sizes(range.capacity).up}, range, static_cast<int>(r));
+  open(down(), range, out);
+  device_.combine({.to = job(down(), range, server_residual(range), out),
+                   .messages = messages,
+                   .factor = factor_,
+                   .from = up().name() == down().name() ? nullptr : &up()});
+  seal(down(), range, out);
 }
 
 void FeedbackCoder::decode(const Range& range, std::span<const std::byte> message, int owner,
                            const Sink& sink) {
-  check(message, range, owner);
-  device_.decode({.codec = codec_.get(),
-                  .block = block_,
+  check(down(), message, range, owner);
+  device_.decode({.codec = &down(),
+                  .block = block_of(down()),
                   .range = range,
                   .message = message.data(),
                   .sink = sink});
 }
 
-EncodeJob FeedbackCoder::job(const Range& range, const Residual& residual,
+EncodeJob FeedbackCoder::job(const Codec& codec, const Range& range, const Residual& residual,
                              std::span<std::byte> out) const {
-  return {.codec = codec_.get(),
-          .block = block_,
+  return {.codec = &codec,
+          .block = block_of(codec),
           .range = range,
           .residual = residual,
           .live = exact_ || round_.live.empty() ? nullptr : round_.live.data(),
           .out = out.data()};
 }
 
-void FeedbackCoder::open(const Range& range, std::span<std::byte> out) const {
-  codec_->clear({range.capacity, range.count, range.capacity - range.count}, out.data());
+void FeedbackCoder::open(const Codec& codec, const Range& range, std::span<std::byte> out) {
+  codec.clear({range.capacity, range.count, range.capacity - range.count}, out.data());
 }
 
-void FeedbackCoder::seal(const Range& range, std::span<std::byte> out) const {
-  if (const auto form = codec_->form()) wire::seal(out, header(*form, range));
+void FeedbackCoder::seal(const Codec& codec, const Range& range, std::span<std::byte> out) const {
+  if (const auto form = codec.form()) wire::seal(out, header(*form, range));
 }
 
 // The count is there on every path, since a resume may take another one.
@@ -170,41 +203,43 @@ std::vector<State> FeedbackCoder::state() {
                    .values = {},
                    .spread = Spread::kScalar,
                    .scalars = {&exchanges_, 1}});
-  if (!keeps()) return all;
-  if (pending_.empty())
+  if (worker_policy_.keeps && pending_.empty())
     all.push_back({.name = kWorkerResidual,
                    .values = worker_.span(),
                    .spread = Spread::kMean,
                    .begin = place_.shard_begin,
                    .role = Role::kResidual});
-  all.push_back({.name = kServerResidual,
-                 .values = server_.span(),
-                 .spread = Spread::kOwned,
-                 .begin = place_.chunk_begin,
-                 .role = Role::kResidual});
+  if (server_policy_.keeps)
+    all.push_back({.name = kServerResidual,
+                   .values = server_.span(),
+                   .spread = Spread::kOwned,
+                   .begin = place_.chunk_begin,
+                   .role = Role::kResidual});
   return all;
 }
 
 // What the caller keeps is already in its values, and counts for each rank of the node.
 Residual FeedbackCoder::worker_residual(const Range& range) const {
-  if (!keeps() || range.count == 0) return {nullptr, zeros_.data()};
+  if (!worker_policy_.keeps || range.count == 0) return {nullptr, zeros_.data()};
   if (!pending_.empty())
-    return kept_at(pending_.data() + range.begin, nullptr, static_cast<float>(place_.per_node));
+    return kept_at(worker_policy_, pending_.data() + range.begin, nullptr,
+                   static_cast<float>(place_.per_node));
   float* e = worker_.data() + (range.begin - place_.shard_begin);
-  return kept_at(e, e, 1);
+  return kept_at(worker_policy_, e, e, 1);
 }
 
 Residual FeedbackCoder::server_residual(const Range& range) const {
-  if (!keeps() || range.count == 0) return {nullptr, zeros_.data()};
+  if (!server_policy_.keeps || range.count == 0) return {nullptr, zeros_.data()};
   float* e = server_.data() + (range.begin - place_.chunk_begin);
-  return kept_at(e, e, 1);
+  return kept_at(server_policy_, e, e, 1);
 }
 
-void FeedbackCoder::check(std::span<const std::byte> message, const Range& range, int from) const {
-  const auto form = codec_->form();
+void FeedbackCoder::check(const Codec& codec, std::span<const std::byte> message,
+                          const Range& range, int from) const {
+  const auto form = codec.form();
   if (!form) return;
-  wire::check(message, codec_->message_size(range.capacity), header(*form, range), from);
-  codec_->check(message.data(), range.capacity, range.count, from);
+  wire::check(message, codec.message_size(range.capacity), header(*form, range), from);
+  codec.check(message.data(), range.capacity, range.count, from);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "laconic/collective/layout.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "laconic/wire/chunk.h"
 
@@ -24,14 +25,15 @@ std::size_t slice_elements(std::size_t elements, std::size_t largest, int useful
   return std::max(kSmallest, std::min(elements / static_cast<std::size_t>(useful), largest));
 }
 
-Layout::Layout(std::size_t elements, int per_node, int nodes, std::size_t grain,
-               std::size_t largest_slice, int useful_slices)
+Layout::Layout(std::size_t elements, int per_node, int nodes, std::size_t block,
+               std::size_t largest_slice, int useful_slices, std::size_t other_block)
     : elements_(elements),
       per_node_(static_cast<std::size_t>(per_node)),
       nodes_(static_cast<std::size_t>(nodes)),
-      grain_(grain),
+      block_(block),
       shard_length_(part_length(elements, static_cast<std::size_t>(per_node))),
       longest_chunk_(part_length(std::min(elements, shard_length_), nodes_)) {
+  const std::size_t grain = std::lcm(block, other_block);
   const std::size_t wanted = slice_elements(elements, largest_slice, useful_slices);
   const std::size_t of_chunk = wanted / (nodes_ * static_cast<std::size_t>(per_node));
   slice_length_ = grain == 0 ? longest_chunk_
@@ -48,7 +50,7 @@ std::vector<std::size_t> Layout::blocks() const {
   for (std::size_t s = 0; s < per_node_; ++s)
     for (std::size_t c = 0; c < nodes_; ++c) {
       const Range of = chunk(static_cast<int>(s), static_cast<int>(c));
-      const std::size_t block = grain_ == 0 ? of.count : grain_;
+      const std::size_t block = block_ == 0 ? of.count : block_;
       for (std::size_t at = 0; at < of.count; at += block) begins.push_back(of.begin + at);
     }
   return begins;
@@ -73,10 +75,16 @@ Range Layout::range(int shard, int chunk, std::size_t slice) const noexcept {
 CodecOptions options_of(const MeanConfig& config) {
   return {.scale_block = config.scale_block,
           .scale_norm = config.scale_norm,
-          .quant_block = config.quant_block};
+          .quant_block = config.quant_block,
+          .top_k = config.top_k};
 }
 
 bool draws(const MeanConfig& config) noexcept { return config.codec == "random-sign"; }
+
+std::string_view codec_down_of(const MeanConfig& config) {
+  return config.codec_down.empty() ? make_codec(config.codec)->way_back()
+                                   : std::string_view(config.codec_down);
+}
 
 std::string_view codec_that_runs(const MeanConfig& config, int per_node, int nodes) {
   const bool one_node = nodes == 1 && per_node > 1 && !draws(config);
@@ -84,19 +92,32 @@ std::string_view codec_that_runs(const MeanConfig& config, int per_node, int nod
   return gives_way ? std::string_view("fp32") : std::string_view(config.codec);
 }
 
+Codecs codecs_that_run(const MeanConfig& config, int per_node, int nodes) {
+  const std::string_view up = codec_that_runs(config, per_node, nodes);
+  const std::string_view down = up == config.codec ? codec_down_of(config) : up;
+  return {make_codec(up, options_of(config)), make_codec(down, options_of(config))};
+}
+
 Layout layout_of(const MeanConfig& config, int per_node, int nodes, int useful_slices) {
   constexpr std::size_t kLargestExact = std::size_t{1} << 20, kLargest = std::size_t{8} << 20;
   if (draws(config)) return {config.elements, per_node, nodes, kTile, kLargest, useful_slices};
   // Blocks are those of the codec that was asked for: they are bad as a whole even if another runs.
   const auto asked = make_codec(config.codec, options_of(config));
-  const std::size_t grain = asked->exact() ? tile_of(config.scale_block) : asked->block();
-  const bool exact = make_codec(codec_that_runs(config, per_node, nodes))->exact();
-  return {config.elements, per_node, nodes, grain, exact ? kLargestExact : kLargest, useful_slices};
+  const std::size_t block = asked->exact() ? tile_of(config.scale_block) : asked->block();
+  const Codecs run = codecs_that_run(config, per_node, nodes);
+  return {config.elements,
+          per_node,
+          nodes,
+          block,
+          run.down->exact() ? kLargestExact : kLargest,
+          useful_slices,
+          run.down->exact() ? 1 : run.down->block()};
 }
 
-Sizes sizes_of(const Codec& codec, std::size_t capacity) {
-  const std::size_t message = codec.message_size(capacity);
-  return {.share = sizeof(float) * capacity, .up = message, .down = message};
+Sizes sizes_of(const Codecs& codecs, std::size_t capacity) {
+  return {.share = sizeof(float) * capacity,
+          .up = codecs.up->message_size(capacity),
+          .down = codecs.down->message_size(capacity)};
 }
 
 Sizes random_sign_sizes(RandomForm form, int nodes, std::size_t capacity) {
@@ -110,8 +131,7 @@ Sizes random_sign_sizes(RandomForm form, int nodes, std::size_t capacity) {
 
 Sizes sizes_of(const MeanConfig& config, int per_node, int nodes, std::size_t capacity) {
   if (draws(config)) return random_sign_sizes(config.form, nodes, capacity);
-  return sizes_of(*make_codec(codec_that_runs(config, per_node, nodes), options_of(config)),
-                  capacity);
+  return sizes_of(codecs_that_run(config, per_node, nodes), capacity);
 }
 
 Dealing::Dealing(std::size_t elements, int ranks, int useful_slices)

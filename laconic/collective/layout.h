@@ -18,22 +18,23 @@ std::size_t slice_elements(std::size_t elements, std::size_t largest, int useful
 // last ones may be short or empty.
 class Layout {
  public:
-  // Slices are cut at multiples of `grain` in a chunk (0: not at all), at most `largest_slice` of
-  // the vector each.
-  Layout(std::size_t elements, int per_node, int nodes, std::size_t grain,
-         std::size_t largest_slice, int useful_slices = Transport::kUsefulSlices);
+  // Slices are cut at multiples of `block` and of `other_block` in a chunk (0: not at all), at most
+  // `largest_slice` of the vector each.
+  Layout(std::size_t elements, int per_node, int nodes, std::size_t block,
+         std::size_t largest_slice, int useful_slices = Transport::kUsefulSlices,
+         std::size_t other_block = 1);
 
   std::size_t slices() const noexcept { return slices_; }
   // Elements that messages of slice k are made for: the same for all shards and chunks.
   std::size_t capacity(std::size_t slice) const noexcept;
   Range range(int shard, int chunk, std::size_t slice) const noexcept;
-  // Where the blocks of `grain` elements of all chunks begin, ascending.
+  // Where the blocks of `block` elements of all chunks begin, ascending; 0: chunks.
   std::vector<std::size_t> blocks() const;
   Range shard(int shard) const noexcept;
   Range chunk(int shard, int chunk) const noexcept;
 
  private:
-  std::size_t elements_, per_node_, nodes_, grain_;
+  std::size_t elements_, per_node_, nodes_, block_;
   std::size_t shard_length_, longest_chunk_, slice_length_, slices_;
 };
 
@@ -42,14 +43,23 @@ CodecOptions options_of(const MeanConfig& config);
 // Whether the mean draws random signs; all other codecs are those of make_codec.
 bool draws(const MeanConfig& config) noexcept;
 
+// The codec of the mean on its way back, as asked for. REQUIRES: it does not draw.
+std::string_view codec_down_of(const MeanConfig& config);
+
 // The codec that really runs: inside a single node of several ranks a lossy one is replaced by fp32.
 std::string_view codec_that_runs(const MeanConfig& config, int per_node, int nodes);
+
+// Both ways.
+struct Codecs {
+  std::unique_ptr<Codec> up, down;
+};
+Codecs codecs_that_run(const MeanConfig& config, int per_node, int nodes);
 
 // The layout of the mean that make_mean makes. REQUIRES: not a single round.
 Layout layout_of(const MeanConfig& config, int per_node, int nodes, int useful_slices);
 
 // Bytes of the messages for a slice of `capacity` elements, as coders and the planner count them.
-Sizes sizes_of(const Codec& codec, std::size_t capacity);
+Sizes sizes_of(const Codecs& codecs, std::size_t capacity);
 Sizes random_sign_sizes(RandomForm form, int nodes, std::size_t capacity);
 // Of the mean that make_mean makes. REQUIRES: not a single round.
 Sizes sizes_of(const MeanConfig& config, int per_node, int nodes, std::size_t capacity);

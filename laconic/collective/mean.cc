@@ -12,8 +12,8 @@
 namespace laconic::inline collective {
 namespace {
 
-constexpr std::string_view kCodecs[] = {"fp32", "bf16", "int8",       "int4",
-                                        "int2", "sign", "random-sign"};
+constexpr std::string_view kCodecs[] = {"fp32", "bf16", "int8",  "int4",
+                                        "int2", "sign", "top-k", "random-sign"};
 
 const char* name(Feedback feedback) {
   static constexpr const char* kNames[] = {"full", "ema", "decay", "none"};
@@ -23,10 +23,13 @@ const char* name(Feedback feedback) {
 void agree_on(const MeanConfig& config, Transport& world) {
   const std::string mine[] = {
       fmt::format("codec {}", config.codec),
+      fmt::format("codec {} on the way back",
+                  config.codec_down.empty() ? "by default" : config.codec_down),
       fmt::format("{} elements", config.elements),
       fmt::format("{} elements per scale block", config.scale_block),
       fmt::format("scale norm {}", config.scale_norm == kernels::Norm::kL2 ? "L2" : "L1"),
       fmt::format("{} elements per integer block", config.quant_block),
+      fmt::format("top_k {}", config.top_k),
       fmt::format("feedback {} ({}, reset {}, {})", name(config.feedback), config.feedback_beta,
                   config.feedback_reset, config.feedback_decay),
       fmt::format("form {}", static_cast<int>(config.form)),
@@ -36,9 +39,33 @@ void agree_on(const MeanConfig& config, Transport& world) {
   agree(world, mine, "build the same mean on every rank");
 }
 
-std::string problem(const MeanConfig& config, const Nodes& nodes) {
-  if (std::ranges::find(kCodecs, config.codec) == std::end(kCodecs))
+bool is_known(std::string_view codec) {
+  return std::ranges::find(kCodecs, codec) != std::end(kCodecs);
+}
+
+std::string problem_of_codecs(const MeanConfig& config) {
+  const std::string& down = config.codec_down;
+  if (!is_known(config.codec))
     return fmt::format("no codec `{}`: {}", config.codec, fmt::join(kCodecs, ", "));
+  if (down == "random-sign" || (!down.empty() && !is_known(down)))
+    return fmt::format("no codec `{}` on the way back: {}", down,
+                       fmt::join(std::span(kCodecs).first(std::size(kCodecs) - 1), ", "));
+  if (draws(config) && !down.empty())
+    return fmt::format("codec {} with codec {} on the way back: {}'s form decides the way back",
+                       config.codec, down, config.codec);
+  if (!down.empty() && is_exact(config.codec) && !is_exact(down))
+    return fmt::format(
+        "codec {} with codec {} on the way back: what {} leaves out would be lost, since exact "
+        "means keep no residual; give both ways {}, or the way back fp32 or bf16",
+        config.codec, down, down, down);
+  if (config.top_k < 1 || config.top_k > wire::kTopKBlock)
+    return fmt::format("top_k {}: it must be from 1 to {}, the elements of a block", config.top_k,
+                       wire::kTopKBlock);
+  return {};
+}
+
+std::string problem(const MeanConfig& config, const Nodes& nodes) {
+  if (auto wrong = problem_of_codecs(config); !wrong.empty()) return wrong;
   if (config.scale_block % 64 != 0)
     return fmt::format("scale block {}: it must be a multiple of 64, or 0 for one scale per chunk",
                        config.scale_block);
@@ -109,7 +136,7 @@ std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, De
   if (!wrong.empty()) throw Error(Code::kInvalidArgument, wrong);
   if (draws(config) && config.form == RandomForm::kSingleRound)
     return std::make_unique<SingleRound>(config, nodes, device);
-  if (config.codec == "fp32" && nodes.world->size() == 1)
+  if (config.codec == "fp32" && codec_down_of(config) == "fp32" && nodes.world->size() == 1)
     return std::make_unique<Alone>(config, device);
   const Layout layout =
       layout_of(config, nodes.per_node, nodes.nodes, nodes.world->useful_slices());

@@ -44,17 +44,22 @@ enum class RandomForm : std::uint8_t { kTwoRound, kSingleRound, kCount };
 enum class Feedback : std::uint8_t { kFull, kEma, kDecay, kNone };
 
 // The codecs of a mean: fp32 and bf16 (exact sums), int8, int4, int2 and sign (so many bits, one
-// bit), random-sign (no residual).
+// bit), top-k (the largest elements), random-sign (no residual).
 std::span<const std::string_view> mean_codecs() noexcept;
 // Whole numbers travel and nothing is left out. Error(kInvalidArgument) for an unknown name.
 bool is_exact(std::string_view codec);
 
 struct MeanConfig {
   std::string codec = "sign";  // one of mean_codecs()
+  // Of the mean on its way back, any but random-sign; empty: int8 beside top-k, else `codec`. It
+  // must be exact where `codec` is. Where the two differ, `kDecay` acts on workers alone, and the
+  // owner of a chunk keeps all that is left out.
+  std::string codec_down = {};
   std::size_t elements = 0;
   std::size_t scale_block = 4096;  // sign: a multiple of 64, or 0 for one scale per chunk
   kernels::Norm scale_norm = kernels::Norm::kL2;  // sign
   std::size_t quant_block = 256;                  // int8, int4, int2: a multiple of 64
+  std::size_t top_k = 128;                        // top-k: of each 4096 elements, 1 to 4096
   Feedback feedback = Feedback::kFull;            // lossy codecs
   double feedback_beta = 0.8;                     // kEma: in [0, 1)
   std::int64_t feedback_reset = 1024;             // kEma: exchanges; 0: never

@@ -189,7 +189,50 @@ EncodeResult HostDevice::encode(const EncodeValues& job) {
   return all;
 }
 
+// Elements of the mean from `begin` on, in parts that lie in one block of the messages each.
+void HostDevice::decode_mean(const CombineMessages& job, std::size_t begin, std::size_t count,
+                             int thread, float* q) const {
+  const EncodeJob& to = job.to;
+  const std::size_t block = job.from->block() == 0 ? to.range.count : job.from->block();
+  for (std::size_t at = begin; at < begin + count;) {
+    const std::size_t part = std::min({begin + count - at, block - at % block, kTile});
+    Codec::Block unused;
+    job.from->combine(job.messages, {to.range.capacity, at, part}, job.factor,
+                      added_at(to.residual, at), live_at(to, at), q + (at - begin), unused,
+                      workspace(thread));
+    at += part;
+  }
+}
+
+// The mean of one codec's messages, encoded with another one. Blocks that fit a tile are decoded
+// together, so that a longer block of the messages is read once.
+void HostDevice::recode(const CombineMessages& job) {
+  const EncodeJob& to = job.to;
+  const std::size_t block = to.block == 0 ? to.range.count : to.block;
+  if (block == 0) return;
+  const bool together = block <= kTile;
+  const auto work = [&](std::size_t begin, std::size_t count, int thread) {
+    float* q = scratch(thread);
+    if (together) decode_mean(job, begin, count, thread, q);
+    // p is the beginning of q: the block itself or one that is done.
+    const auto mean = [&](const Codec::Part& part, float* p, Codec::Block& measured) {
+      if (!together) decode_mean(job, part.begin, part.count, thread, p);
+      to.codec->measure(together ? q + (part.begin - begin) : p, nullptr, live_at(to, part.begin),
+                        part.count, p, measured);
+      return true;
+    };
+    for (std::size_t at = begin; at < begin + count; at += block) {
+      const std::size_t length = std::min(block, begin + count - at);
+      Codec::Block measured;
+      if (!encode_block(to, {at, length, to.range.begin + at, thread}, measured, mean))
+        to.codec->clear({to.range.capacity, at, length}, to.out);
+    }
+  };
+  for_each_piece(pool_, 0, to.range.count, item_of(block), work);
+}
+
 void HostDevice::combine(const CombineMessages& job) {
+  if (job.from && job.from != job.to.codec) return recode(job);
   const EncodeJob& to = job.to;
   for_each_block(to.range, to.block, [&](const Block& at) {
     const auto mean = [&](const Codec::Part& part, float* q, Codec::Block& block) {

@@ -38,6 +38,9 @@ class HostDevice final : public Device {
   template <typename Make>
   bool encode_block(const EncodeJob& job, const Block& at, Codec::Block& block, const Make& make);
   void sample(const EncodeJob& job, const Block& at);
+  void decode_mean(const CombineMessages& job, std::size_t begin, std::size_t count, int thread,
+                   float* q) const;
+  void recode(const CombineMessages& job);
 
   Pool pool_;
   Buffer<float> scratch_;

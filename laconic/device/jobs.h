@@ -43,6 +43,7 @@ struct CombineMessages {
   EncodeJob to;
   std::span<const std::byte* const> messages;
   float factor = 1;
+  const Codec* from = nullptr;  // of the messages; null: that of `to`
 };
 
 struct DecodeMessage {

@@ -68,7 +68,9 @@ struct MethodStep {
   bool bf16 = false;  // dense steps
   RandomForm form = RandomForm::kTwoRound;
   std::size_t scale_block = 4096, quant_block = 256;
-  std::string codec = {};  // of coded steps; empty: the method's
+  std::string codec = {};       // of coded steps; empty: the method's
+  std::string codec_down = {};  // of their way back; empty: the codec's
+  std::size_t top_k = 128;
   bool update = true;  // false: the mean of a vector in memory alone, as in `laconic bench mean`
 };
 

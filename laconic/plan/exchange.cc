@@ -93,10 +93,13 @@ const char* exact_codec(const MethodStep& method) { return method.bf16 ? "bf16" 
 MeanConfig config_of(const MethodStep& method, std::size_t elements) {
   const std::string coded =
       method.codec.empty() ? method_named(method.algorithm).codec : method.codec;
-  return {.codec = method.step == Step::Kind::kCoded ? coded : exact_codec(method),
+  const bool codes = method.step == Step::Kind::kCoded;
+  return {.codec = codes ? coded : exact_codec(method),
+          .codec_down = codes ? method.codec_down : std::string(),
           .elements = elements,
           .scale_block = method.scale_block,
           .quant_block = method.quant_block,
+          .top_k = method.top_k,
           .form = method.form};
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -17,6 +18,7 @@ enum class Form : std::uint8_t {
   kInt8 = 4,         // 8-bit integers, one fp32 scale per block
   kInt4 = 5,         // the same of 4 bits
   kInt2 = 6,         // the same of 2 bits
+  kTopK = 7,         // places of the largest elements, one fp32 scale per block
 };
 
 inline constexpr std::size_t kHeaderSize = 16;
@@ -34,6 +36,15 @@ constexpr std::size_t signs_size(std::size_t elements, std::size_t block) {
 constexpr std::size_t integers_size(std::size_t elements, std::size_t block, int bits) {
   return kHeaderSize + 8 * static_cast<std::size_t>(bits) * words(elements) +
          4 * blocks(elements, block);
+}
+// Places of 12-bit indices and 4-bit integers: `k` per block of 4096, a last block that is shorter
+// has no more than elements; then one scale per block.
+inline constexpr std::size_t kTopKBlock = 4096;
+constexpr std::size_t top_k_slots(std::size_t elements, std::size_t k) {
+  return elements / kTopKBlock * k + std::min(elements % kTopKBlock, k);
+}
+constexpr std::size_t top_k_size(std::size_t elements, std::size_t k) {
+  return kHeaderSize + 2 * top_k_slots(elements, k) + 4 * blocks(elements, kTopKBlock);
 }
 // One activity bit per word, in whole bytes.
 constexpr std::size_t activity_size(std::size_t elements) { return (words(elements) + 7) / 8; }

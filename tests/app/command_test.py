@@ -78,9 +78,16 @@ class Bench(unittest.TestCase):
                 row = self.rows("mean", "--kind", "coded", "--codec", codec, "--elements", "100003", "--repeats", "3", "--ranks", "2")[0]
                 self.assertEqual((row["codec"], row["verified"]), (codec, True))
                 self.assertEqual(row["bytes_sent_per_rank"], 2 * (chunk * bits // 8 + 4 * 196 + 16))
+        top_k, int8, int4 = 2 * 13 * 128 + 4 * 13 + 16, chunk + 4 * 196 + 16, chunk // 2 + 4 * 196 + 16
+        for down, back in (((), int8), (("--codec-down", "int4"), int4), (("--codec-down", "top-k"), top_k)):
+            with self.subTest(codec="top-k", down=down):
+                row = self.rows("mean", "--kind", "coded", "--codec", "top-k", *down, "--elements", "100003", "--repeats", "3", "--ranks", "2")[0]
+                self.assertEqual((row["codec"], row["verified"], row["rounds"]), ("top-k", True, 2))
+                self.assertEqual(row.get("codec_down", ""), down[1] if down else "")
+                self.assertEqual(row["bytes_sent_per_rank"], top_k + back)
         done = laconic("bench", "mean", "--kind", "coded", "--codec", "int3")
         self.assertNotEqual(done.returncode, 0)
-        for known in ("fp32", "bf16", "int8", "int4", "int2", "sign", "random-sign"):
+        for known in ("fp32", "bf16", "int8", "int4", "int2", "sign", "top-k", "random-sign"):
             self.assertIn(known, done.stderr)
 
     def test_an_emulated_network_takes_its_time(self):

@@ -19,6 +19,7 @@ struct Case {
   CodecOptions options = {};
 
   std::string name() const {
+    if (codec == "top-k") return fmt::format("top_k_{}", options.top_k);
     if (codec.starts_with("int")) return fmt::format("{}_{}", codec, options.quant_block);
     return fmt::format("{}_{}_{}", codec, options.scale_block,
                        options.scale_norm == kernels::Norm::kL2 ? "l2" : "l1");
@@ -86,8 +87,14 @@ class CodecTest : public ::testing::TestWithParam<Case> {
     return all;
   }
 
+  bool sparse() const { return codec_->name() == "top-k"; }
+
   // Where the scales of a message begin.
   std::size_t scales() const {
+    if (sparse()) {
+      const std::size_t k = GetParam().options.top_k;
+      return wire::kHeaderSize + 2 * (kCapacity / 4096 * k + std::min(kCapacity % 4096, k));
+    }
     const std::size_t bits = codec_->name() == "sign" ? 1 : codec_->name()[3] - std::size_t{'0'};
     return wire::kHeaderSize + kCapacity * bits / 8;
   }
@@ -179,7 +186,8 @@ TEST_P(CodecTest, PaddingIsZeroWhateverWasThereBefore) {
   auto cleared = message;
   codec_->clear({kCapacity, kCount, kCapacity - kCount}, cleared.data());
   EXPECT_EQ(cleared, message);
-  if (!codec_->exact()) {
+  // A short block may use all the places of a sparse message.
+  if (!codec_->exact() && !(sparse() && GetParam().options.top_k <= kCount % 4096)) {
     EXPECT_EQ(message[scales() - 1], std::byte{0});
   }
 }
@@ -208,7 +216,11 @@ TEST_P(LossyCodec, AScaleThatIsNotANumberIsRefusedAndItsRankNamed) {
 TEST_P(LossyCodec, WhateverBitsPassTheCheckDecodeToFiniteNumbers) {
   std::vector<float> unused(kCount);
   auto message = encode(values(1), unused);
-  std::fill_n(message.data() + wire::kHeaderSize, scales() - wire::kHeaderSize, std::byte{0x88});
+  // Indices are not free: of a sparse message only codes are any bits.
+  const std::size_t k = GetParam().options.top_k;
+  const std::size_t first = wire::kHeaderSize + (sparse() ? (3 * k + 1) / 2 : 0);
+  const std::size_t last = sparse() ? wire::kHeaderSize + 2 * k : scales();
+  std::fill_n(message.data() + first, last - first, std::byte{0x88});
   int passed = 0;
   for (const float scale : {std::numeric_limits<float>::max(), 1e38F, 1e36F, 0.5F}) {
     wire::store_float(message.data() + scales(), scale);
@@ -238,7 +250,11 @@ const Case kLossy[] = {{"sign"},
                        {"int8", {.quant_block = 64}},
                        {"int4"},
                        {"int4", {.quant_block = 8192}},
-                       {"int2"}};
+                       {"int2"},
+                       {"top-k"},
+                       {"top-k", {.top_k = 1}},
+                       {"top-k", {.top_k = 77}},
+                       {"top-k", {.top_k = 4096}}};
 const Case kExact[] = {{"fp32"}, {"bf16"}};
 const auto kName = [](const auto& info) { return info.param.name(); };
 
@@ -261,13 +277,89 @@ TEST(Codecs, HaveTheSizesOfTheWireFormat) {
   EXPECT_DOUBLE_EQ(int8->bits_per_element(), 8 + 32.0 / 256);
   EXPECT_DOUBLE_EQ(int4->bits_per_element(), 4 + 32.0 / 256);
   EXPECT_DOUBLE_EQ(int2->bits_per_element(), 2 + 32.0 / 256);
+  const auto top_k = make_codec("top-k"), odd = make_codec("top-k", {.top_k = 77});
+  EXPECT_EQ(top_k->message_size(8192), 16 + 2 * (128 * 12 + 128 * 4) / 8 + 2 * 4);
+  EXPECT_EQ(top_k->message_size(8256), 16 + (2 * 128 + 64) * 2 + 3 * 4) << "a short last block";
+  EXPECT_EQ(odd->message_size(8256), 16 + (2 * 77 + 64) * 2 + 3 * 4);
+  EXPECT_DOUBLE_EQ(top_k->bits_per_element(), 128 * 16 / 4096.0 + 32.0 / 4096);
   EXPECT_DOUBLE_EQ(fp32->bits_per_element(), 32);
   EXPECT_DOUBLE_EQ(bf16->bits_per_element(), 16);
 }
 
+// Sparse messages of two blocks, the second of 100 elements.
+class SparseMessage : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kSmall = 4096 + 100, kRoom = 4096 + 128;
+
+  SparseMessage() : message_(codec_->message_size(kRoom)) {
+    std::vector<float> p(4096), e(4096);
+    for (const std::size_t begin : {std::size_t{0}, std::size_t{4096}}) {
+      const std::size_t count = std::min<std::size_t>(4096, kSmall - begin);
+      for (std::size_t k = 0; k < count; ++k) p[k] = value_of(3, k);
+      Codec::Block block;
+      codec_->measure(p.data(), nullptr, nullptr, count, p.data(), block);
+      EXPECT_TRUE(codec_->settle(count, block));
+      codec_->encode(p.data(), nullptr, {kRoom, begin, count}, block, 1, e.data(), message_.data());
+    }
+  }
+  // Bytes of place `place` of the second block; places 0 to 127 are there, 100 in use.
+  std::byte& byte(std::size_t place) {
+    return message_[wire::kHeaderSize + 2 * 128 + 3 * place / 2];
+  }
+  void expect_refusal(const std::vector<std::string>& words) const {
+    expect_says(thrown([&] { codec_->check(message_.data(), kRoom, kSmall, 3); }), Code::kCorrupt,
+                words);
+  }
+
+  std::unique_ptr<Codec> codec_ = make_codec("top-k");
+  std::vector<std::byte> message_;
+};
+
+TEST_F(SparseMessage, AsEncodedIsAccepted) { codec_->check(message_.data(), kRoom, kSmall, 3); }
+
+TEST_F(SparseMessage, WithAnIndexBeyondTheBlockIsRefused) {
+  byte(98) = std::byte{100};  // was 98; 99 follows
+  expect_refusal({"rank 3", "block 1", "index 98", "100", "98 to 99"});
+}
+
+TEST_F(SparseMessage, WithIndicesOutOfOrderOrTwiceIsRefused) {
+  const std::byte before = byte(10);
+  for (const int index : {9, 12}) {
+    byte(10) = static_cast<std::byte>(index);
+    expect_refusal({"rank 3", "block 1", fmt::format("is {}", index == 9 ? 9 : 11)});
+  }
+  byte(10) = before;
+  codec_->check(message_.data(), kRoom, kSmall, 3);
+}
+
+TEST_F(SparseMessage, WithSomethingAfterTheLastElementIsRefused) {
+  byte(110) = std::byte{5};
+  expect_refusal({"rank 3", "block 1", "place 110", "index 5"});
+  byte(110) = std::byte{0};
+  message_[wire::kHeaderSize + 2 * 128 + (3 * 128 + 120) / 2] = std::byte{1};
+  expect_refusal({"rank 3", "block 1", "place 120", "code 1"});
+}
+
+TEST(Codecs, ABlockKeepsTheLargestAndTheRestStaysInTheResidual) {
+  const auto codec = make_codec("top-k", {.top_k = 2});
+  std::vector<float> p(4096, 0.5F), e(4096), out(4096);
+  p[7] = -3;
+  p[4095] = 7;
+  Codec::Block block;
+  codec->measure(p.data(), nullptr, nullptr, 4096, p.data(), block);
+  ASSERT_TRUE(codec->settle(4096, block));
+  std::vector<std::byte> message(codec->message_size(4096));
+  codec->encode(p.data(), nullptr, {4096, 0, 4096}, block, 1, e.data(), message.data());
+  codec->decode(message.data(), {4096, 0, 4096}, out.data());
+  for (std::size_t k = 0; k < 4096; ++k) {
+    EXPECT_EQ(out[k], k == 7 ? -3 : k == 4095 ? 7 : 0) << k;
+    EXPECT_EQ(e[k], k == 7 || k == 4095 ? 0 : 0.5F) << k;
+  }
+}
+
 TEST(Codecs, OfAnUnknownNameAreRefusedWithTheKnownOnes) {
   expect_says(thrown([] { make_codec("int3"); }), Code::kInvalidArgument,
-              {"int3", "fp32", "bf16", "int8", "int4", "int2", "sign"});
+              {"int3", "fp32", "bf16", "int8", "int4", "int2", "sign", "top-k"});
   for (const auto name : codec_names()) EXPECT_EQ(make_codec(name)->name(), name);
 }
 

@@ -114,7 +114,8 @@ TEST_P(BadBlocks, AllOfThemBadIsSilenceAndNotTheEnd) {
 
 std::vector<Setting> coding_settings() {
   auto all = settings(one_bit_sorts());
-  for (const Setting& more : settings(integer_sorts())) all.push_back(more);
+  for (const auto& sorts : {integer_sorts(), mixed_sorts()})
+    for (const Setting& more : settings(sorts)) all.push_back(more);
   std::erase_if(all, [](const Setting& setting) { return !setting.codes(); });
   return all;
 }

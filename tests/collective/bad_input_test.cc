@@ -41,6 +41,8 @@ TEST_P(BadInput, EverythingElseThatDiffersIsToldToo) {
   expect_refusal(config, with([](auto& c) { c.codec = "fp32"; }), {"codec", "fp32", "sign"});
   expect_refusal(config, with([](auto& c) { c.feedback = Feedback::kNone; }), {"feedback"});
   expect_refusal(config, with([](auto& c) { c.quant_block = 512; }), {"integer", "512", "256"});
+  expect_refusal(config, with([](auto& c) { c.codec_down = "int8"; }), {"way back", "int8"});
+  expect_refusal(config, with([](auto& c) { c.top_k = 64; }), {"top_k", "64", "128"});
   expect_refusal(config, with([](auto& c) { c.feedback = Feedback::kEma; }), {"ema", "full"});
   expect_refusal(config, with([](auto& c) { c.feedback_reset = 9; }), {"feedback", "9", "1024"});
   expect_refusal(config, with([](auto& c) { c.scale_norm = kernels::Norm::kL1; }), {"norm"});
@@ -67,6 +69,12 @@ TEST_P(BadInput, WhatMakesNoSenseIsRefusedWithTheRemedy) {
   expect({.elements = 999, .feedback_beta = 1}, {"beta", "[0, 1)"});
   expect({.elements = 999, .feedback_decay = -1}, {"decay", "[0, 1]"});
   expect({.codec = "int3", .elements = 999}, {"int3", "fp32", "bf16", "sign", "random-sign"});
+  expect({.codec = "top-k", .elements = 999, .top_k = 0}, {"top_k 0", "1", "4096"});
+  expect({.codec = "top-k", .elements = 999, .top_k = 4097}, {"4097", "4096"});
+  expect({.codec_down = "int3", .elements = 999}, {"int3", "way back", "int8"});
+  expect({.codec_down = "random-sign", .elements = 999}, {"random-sign", "way back"});
+  expect({.codec = "random-sign", .codec_down = "int8", .elements = 999}, {"random-sign", "form"});
+  expect({.codec = "fp32", .codec_down = "int4", .elements = 999}, {"fp32", "int4", "lost"});
   expect({.elements = (std::size_t{1} << 32) + 5}, {"4294967301", "2^32"});
 }
 

@@ -33,18 +33,23 @@ class MeanCost : public MeanTest {
     return setting().sort.random() && setting().sort.config.form == RandomForm::kSingleRound;
   }
 
-  // A message of `slices` slices for c elements.
+  // A message of `slices` slices for c elements, by one codec.
+  static std::uint64_t message(const std::string& codec, std::uint64_t c, std::uint64_t slices) {
+    if (codec == "random-sign") return c / 8 + ceil_div(c, 512) + 16 * slices;
+    if (codec == "fp32" || codec == "bf16") return (codec == "bf16" ? 2 : 4) * c;
+    const std::uint64_t block = setting().sort.block_of(codec), k = setting().sort.config.top_k;
+    const std::uint64_t scales = 4 * (block == 0 ? 1 : ceil_div(c, block)) + 16 * slices;
+    if (codec == "top-k") return 2 * (c / 4096 * k + std::min(c % 4096, k)) + scales;
+    return c * static_cast<std::uint64_t>(setting().sort.bits_of(codec)) / 8 + scales;
+  }
+  // A lossy mean inside one node is a dense one.
   static std::uint64_t coded(std::uint64_t c, std::uint64_t slices) {
-    const MeanConfig& config = setting().sort.config;
-    if (setting().sort.random()) return c / 8 + ceil_div(c, 512) + 16 * slices;
-    if (setting().codes())
-      return c * setting().sort.bits() / 8 +
-             4 * (setting().sort.block() == 0 ? 1 : ceil_div(c, setting().sort.block())) +
-             16 * slices;
-    return (config.codec == "bf16" ? 2 : 4) * c;
+    const bool gives_way = setting().sort.lossy() && !setting().codes();
+    return message(gives_way ? "fp32" : setting().sort.config.codec, c, slices);
   }
 
   static std::uint64_t served(std::uint64_t c, std::uint64_t slices) {
+    if (setting().codes()) return message(setting().sort.down(), c, slices);
     if (setting().sort.config.form != RandomForm::kCount || !setting().sort.random())
       return coded(c, slices);
     const auto planes = static_cast<std::uint64_t>(kernels::planes_of(setting().nodes()));
@@ -76,10 +81,10 @@ TEST_P(MeanCost, BytesAndRoundsAreWhatTheFormulasSay) {
           length_of_part(std::min<std::uint64_t>(elements, shard), setting().nodes());
       const std::uint64_t slices = traffic[Kind::kAllGather].exchanges / (setting().flat() ? 1 : 2);
       if (setting().codes()) {
-        const Layout layout(elements, setting().per_node, setting().nodes(), setting().sort.block(),
+        const Layout layout(elements, setting().per_node, setting().nodes(), setting().sort.grain(),
                             std::size_t{8} << 20);
         EXPECT_EQ(slices, layout.slices());
-        EXPECT_EQ(slices > 1, elements == 700001 && setting().sort.block() != 0);
+        EXPECT_EQ(slices > 1, elements == 700001 && setting().sort.grain() != 0);
       }
       EXPECT_EQ(traffic[Kind::kAllToAll].bytes_between, (nodes - 1) * coded(c, slices));
       EXPECT_EQ(traffic[Kind::kAllGather].bytes_between, (nodes - 1) * served(c, slices));
@@ -128,16 +133,20 @@ TEST_P(MeanCost, TheHierarchySendsWhatItsTableSays) {
   run_ranks(setting().ranks, [&](Transport& world) {
     const Traffic traffic = traffic_of(world, kElements);
     EXPECT_EQ(traffic[Kind::kAllToAll].bytes_inside, 4 * kElements * (local - 1) / local);
-    const std::uint64_t between =
-        (nodes - 1) * kElements / nodes * setting().sort.bits() / (8 * local);
-    const std::uint64_t inside = (local - 1) * kElements / local * setting().sort.bits() / 8;
+    const auto bytes_of = [](std::uint64_t elements, const std::string& codec) {
+      return static_cast<std::uint64_t>(static_cast<double>(elements) *
+                                        setting().sort.bits_of(codec) / 8);
+    };
+    const std::uint64_t between = (nodes - 1) * kElements / nodes / local;
+    const std::uint64_t inside = (local - 1) * kElements / local;
+    const std::string up = setting().sort.config.codec, down = setting().sort.down();
     const auto expect_just_above = [](std::uint64_t has, std::uint64_t wanted) {
       EXPECT_GE(has, wanted);
       EXPECT_LE(has, wanted + wanted / 8 + 256);
     };
-    expect_just_above(traffic[Kind::kAllToAll].bytes_between, between);
-    expect_just_above(traffic[Kind::kAllGather].bytes_between, between);
-    expect_just_above(traffic[Kind::kAllGather].bytes_inside, inside);
+    expect_just_above(traffic[Kind::kAllToAll].bytes_between, bytes_of(between, up));
+    expect_just_above(traffic[Kind::kAllGather].bytes_between, bytes_of(between, down));
+    expect_just_above(traffic[Kind::kAllGather].bytes_inside, bytes_of(inside, down));
   });
 }
 

@@ -26,11 +26,10 @@ TEST_P(DenseMean, IsTheSumInRankOrderOverTheRanks) {
     const auto all = values_of_all(setting().ranks, 0, kElements);
     const auto factor = static_cast<float>(1.0 / setting().ranks);
     const auto per_node = static_cast<std::size_t>(setting().per_node);
-    const bool bf16 = setting().sort.config.codec == "bf16";
-    const auto rounded = [&](float value) {
+    const auto rounded = [&](float value, const std::string& codec) {
       std::uint16_t half;
       reference::to_bf16(&value, 1, &half);
-      if (bf16) reference::from_bf16(&half, 1, &value);
+      if (codec == "bf16") reference::from_bf16(&half, 1, &value);
       return value;
     };
     std::vector<float> expected(kElements);
@@ -39,9 +38,10 @@ TEST_P(DenseMean, IsTheSumInRankOrderOverTheRanks) {
       for (std::size_t first = 0; first < all.size(); first += per_node) {
         float of_node = all[first][k];
         for (std::size_t l = 1; l < per_node; ++l) of_node += all[first + l][k];
-        sum = first == 0 ? rounded(of_node) : sum + rounded(of_node);
+        const float sent = rounded(of_node, setting().sort.config.codec);
+        sum = first == 0 ? sent : sum + sent;
       }
-      expected[k] = rounded(sum * factor);
+      expected[k] = rounded(sum * factor, setting().sort.down());
     }
     EXPECT_EQ(first_difference(reduce(world, nodes), expected), "");
   });
@@ -72,6 +72,8 @@ TEST_P(DenseMean, HasNoState) {
 std::vector<Sort> dense_sorts() {
   auto all = all_sorts();
   std::erase_if(all, [](const Sort& sort) { return !sort.exact(); });
+  all.push_back({"fp32_bf16", {.codec = "fp32", .codec_down = "bf16"}});
+  all.push_back({"bf16_fp32", {.codec = "bf16", .codec_down = "fp32"}});
   return all;
 }
 

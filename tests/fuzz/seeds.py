@@ -177,7 +177,7 @@ def lie(how, payload, at=None):
 
 
 def wire():
-    for kind in range(8):
+    for kind in range(15):
         for place in (0, 1, 6):
             start = bytes([kind]) + struct.pack("<H", 700) + bytes([place])
             yield f"kind{kind}-place{place}-sealed", start + lie(1, b"\xff" * 80) + lie(5, b"\x7f" * 40, 60) + lie(1, bytes(range(99)))
@@ -187,8 +187,17 @@ def wire():
     yield "other-form", start + lie(6, b"\2", 3)
     yield "negative-scale", start + lie(5, struct.pack("<f", -1.0), 24)
     yield "largest-scales", start + (lie(5, struct.pack("<f", 3.4e38) * 3, 24)) * 12
+    # 128 places per block: 192 bytes of indices, 64 of codes; 1250 elements per rank are one block, its scale at 256.
+    start = bytes([12]) + struct.pack("<H", 5000) + b"\0"
+    yield "top-k-same-index", start + lie(5, b"\x01\x10\x00", 0) * 3
+    yield "top-k-descending", start + lie(5, b"\xff\x1f\x00", 0) * 3
+    yield "top-k-beyond-the-block", start + lie(5, b"\xff\xff", 150) * 3
+    yield "top-k-free-then-used", start + lie(5, bytes(30), 60) * 3
+    yield "top-k-negative-scale", start + lie(5, struct.pack("<f", -1.0), 256) * 3
+    yield "top-k-largest-scales", start + lie(5, struct.pack("<f", 4.2e37), 256) * 12
+    yield "top-k-any-codes", start + lie(5, b"\x88" * 64, 192) * 12
     yield "nothing", bytes([4]) + b"\0\0\0" + bytes(20)
-    for kind in range(8):
+    for kind in range(15):
         yield f"kind{kind}-short", bytes([kind]) + struct.pack("<H", 700) + b"\0" + b"\xff" + struct.pack("<H", 20)
 
 

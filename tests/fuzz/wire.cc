@@ -13,11 +13,13 @@ constexpr int kRanks = 4;
 
 MeanConfig config_of(fuzz::Input& input) {
   MeanConfig config;
-  static constexpr const char* kCodecs[] = {"fp32", "bf16",        "sign",        "sign",
-                                            "sign", "random-sign", "random-sign", "random-sign",
-                                            "int8", "int4",        "int2",        "int4"};
+  static constexpr const char* kCodecs[] = {
+      "fp32", "bf16", "sign", "sign", "sign",  "random-sign", "random-sign", "random-sign",
+      "int8", "int4", "int2", "int4", "top-k", "top-k",       "sign"};
   const unsigned kind = input.byte() % std::size(kCodecs);
   config.codec = kCodecs[kind];
+  config.codec_down = kind == 13 ? "top-k" : kind == 14 ? "int8" : "";
+  config.top_k = kind == 13 ? 5 : 128;
   config.scale_block = kind == 2 ? 64 : kind == 3 ? 0 : 4096;
   config.quant_block = kind == 11 ? 64 : 256;
   config.feedback = kind == 11 ? Feedback::kNone : Feedback::kFull;

@@ -97,6 +97,7 @@ class OneBitMean(DenseMean):
     def __init__(self, layout, norm="l2"):
         super().__init__(layout)
         self.norm = norm
+        self.down = self  # whose code the mean has on its way back
         self.worker_residual = np.zeros((layout.ranks, layout.elements), f32)
 
     def code(self, p, active):
@@ -114,7 +115,7 @@ class OneBitMean(DenseMean):
         active = np.ones(self.layout.elements, bool) if active is None else active
         codes, residual = self.code(p, active)
         q = super().mean_of(codes)[0] + self.server_residual
-        mean, self.server_residual = self.code(q, active)
+        mean, self.server_residual = self.down.code(q, active)
         return mean, residual
 
     def reduce(self, values, active=None):
@@ -123,11 +124,15 @@ class OneBitMean(DenseMean):
 
 
 class IntegerMean(OneBitMean):
-    """The mean by integers of some bits and one scale a block. feedback: full, ema (0 after every `reset`), none."""
+    """The mean by integers of some bits and one scale a block. feedback: full, ema (0 after every `reset`), decay, none.
 
-    def __init__(self, layout, bits, feedback="full", reset=1024):
+    down: another mean, whose code is used on the way back.
+    """
+
+    def __init__(self, layout, bits, feedback="full", reset=1024, down=None):
         super().__init__(layout)
         self.levels = f32(2 ** (bits - 1) - 1)
+        self.down = down or self
         self.feedback, self.reset_every, self.exchanges = feedback, reset, 0
 
     def largest(self, p):
@@ -146,21 +151,44 @@ class IntegerMean(OneBitMean):
         code = np.clip(np.rint(p * inverse), -self.levels, self.levels) + f32(0)
         return code * scale, p - code * scale
 
-    def kept(self, before, left):
+    def kept(self, before, left, feedback):
         """The residual after an exchange that left something out."""
-        if self.feedback == "none":
+        if feedback == "none":
             return np.zeros_like(before)
-        return left if self.feedback == "full" else f32(0.8) * before + f32(1.0 - 0.8) * left
+        if feedback == "ema":
+            return f32(0.8) * before + f32(1.0 - 0.8) * left
+        return left if feedback == "full" else f32(0.95) * left
 
     def reduce(self, values, active=None):
         worker, server = self.worker_residual, self.server_residual
         mean, left = self.mean_of(values + worker, active)
-        self.worker_residual = self.kept(worker, left)
-        self.server_residual = self.kept(server, self.server_residual)
+        self.worker_residual = self.kept(worker, left, self.feedback)
+        # Beside another code on the way back, decay is the workers' alone.
+        full = self.feedback == "decay" and self.down is not self
+        self.server_residual = self.kept(server, self.server_residual, "full" if full else self.feedback)
         self.exchanges += 1
         if self.feedback == "ema" and self.reset_every and self.exchanges % self.reset_every == 0:
             self.worker_residual, self.server_residual = np.zeros_like(worker), np.zeros_like(server)
         return mean
+
+
+class TopKMean(IntegerMean):
+    """The mean by the k largest elements of each block of 4096, as int4; int8 on the way back."""
+
+    def __init__(self, elements, ranks, k=128, feedback="full", down=None):
+        back = IntegerMean(Layout(elements, ranks, 256), 8)
+        super().__init__(Layout(elements, ranks, 4096), 4, feedback, down=down or back)
+        self.k = k
+
+    def code(self, p, active):
+        p = np.where(active, p, f32(0))
+        kept = np.zeros(p.shape, bool)
+        for row, keep in zip(p.reshape(-1, p.shape[-1]), kept.reshape(-1, p.shape[-1])):
+            for block in range(self.layout.blocks):
+                where = np.flatnonzero((self.layout.block_of == block) & active)
+                keep[where[np.argsort(-np.abs(row[where]), kind="stable")[: self.k]]] = True
+        code, _ = super().code(np.where(kept, p, f32(0)), active)
+        return code, p - code
 
 
 WORKER_DRAW, OWNER_DRAW, DEALING, DATA = 0, 1, 2, 3

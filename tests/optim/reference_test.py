@@ -8,7 +8,7 @@ import numpy as np
 
 import reference
 from reference import AdamW, Birder, OneBitAdam, Sgdm, ZeroOneAdam
-from reference_means import DenseMean, Layout, OneBitMean, deal, draw, f32, philox, uniform
+from reference_means import DenseMean, IntegerMean, Layout, OneBitMean, TopKMean, deal, draw, f32, philox, uniform
 from torch_golden import golden_gradient
 
 NEVER = 10**9
@@ -88,6 +88,37 @@ class OneBit(unittest.TestCase):
         code, residual = OneBitMean(Layout(64, 1, 64)).code(p[0], active)
         np.testing.assert_allclose(np.abs(code[active]), np.sqrt(np.mean(p[0, active].astype(float) ** 2)), rtol=1e-6)
         self.assertTrue((code[~active] == 0).all() and (residual[~active] == 0).all())
+
+
+class TopK(unittest.TestCase):
+    def test_what_is_not_said_stays_in_the_residuals(self):
+        for elements, ranks, k in ((1, 2, 128), (5000, 3, 16), (9000, 2, 128)):
+            for down in (None, IntegerMean(Layout(elements, ranks, 192), 4)):
+                mean = TopKMean(elements, ranks, k, down=down)
+                inputs, outputs = np.zeros(elements), np.zeros(elements)
+                for row in gradients(20, ranks, elements):
+                    inputs += row.astype(float).mean(axis=0)
+                    outputs += mean.reduce(row)
+                left = mean.worker_residual.astype(float).mean(axis=0) + mean.server_residual
+                np.testing.assert_allclose(outputs + left, inputs, rtol=1e-4, atol=1e-3)
+
+    def test_a_block_keeps_its_largest_and_of_equal_ones_the_first(self):
+        p = np.full(5000, 0.5, f32)
+        p[[7, 4000, 4999]] = -3, 7, 6
+        p[100] = 9  # not active
+        code, residual = TopKMean(5000, 1, 2).code(p, np.arange(5000) != 100)
+        self.assertEqual(np.flatnonzero(np.abs(p - residual) > 0.1).tolist(), [7, 100, 4000, 4096, 4999])
+        self.assertEqual(code[[7, 100, 4000, 4999]].tolist(), [-3, 0, 7, 6])
+        self.assertEqual((residual[0], residual[100]), (0.5, 0))
+        code, residual = TopKMean(64, 1, 2).code(np.tile(f32([1, -1]), 32), np.ones(64, bool))
+        self.assertEqual(np.flatnonzero(code).tolist(), [0, 1])
+
+    def test_decay_is_the_workers_alone_where_the_codes_differ(self):
+        row = gradients(1, 2, 5000)[0]
+        full, decay = TopKMean(5000, 2), TopKMean(5000, 2, feedback="decay")
+        np.testing.assert_array_equal(full.reduce(row), decay.reduce(row))
+        np.testing.assert_array_equal(decay.worker_residual, full.worker_residual * f32(0.95))
+        np.testing.assert_array_equal(decay.server_residual, full.server_residual)
 
 
 class Adams(unittest.TestCase):

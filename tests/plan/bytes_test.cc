@@ -17,6 +17,8 @@ plan::MethodStep method_of(const Setting& setting, plan::Topology topology) {
                           .form = config.form,
                           .scale_block = config.scale_block,
                           .quant_block = config.quant_block,
+                          .codec_down = config.codec_down,
+                          .top_k = config.top_k,
                           .update = false};
   if (setting.sort.exact()) return method;
   method.step = Step::Kind::kCoded;

@@ -25,7 +25,7 @@ class MeanSimulation {
   struct Block {
     std::size_t begin, count;
   };
-  // The elements that share a scale, in order.
+  // The elements that share a scale on the way up, in order.
   const std::vector<Block>& blocks() const { return blocks_; }
   // The node's worker residual: rank (node, l) holds shard l of it.
   std::vector<float>& worker(int node) { return worker_[static_cast<std::size_t>(node)]; }
@@ -36,15 +36,16 @@ class MeanSimulation {
   Block shard(int local) const;
 
  private:
-  // Codes p of a block: p becomes C(p), e what the feedback makes of p - C(p).
-  void code(const Block& block, std::span<const float> live, std::vector<float>& p,
-            std::vector<float>& e) const;
+  std::vector<Block> blocks_of(std::size_t length) const;
+  // Codes all blocks of p: p becomes C(p), e what the feedback makes of p - C(p).
+  void code(const std::string& codec, Feedback feedback, std::span<const float> live,
+            std::vector<float>& p, std::vector<float>& e) const;
   void code_signs(const Block& block, std::span<const float> live, std::vector<float>& p) const;
-  void code_integers(const Block& block, std::span<const float> live, std::vector<float>& p) const;
+  void code_integers(const Block& block, std::span<const float> live, int bits,
+                     std::vector<float>& p) const;
+  void code_largest(const Block& block, std::span<const float> live, std::vector<float>& p) const;
 
-  std::size_t nodes_, per_node_, elements_, block_;
-  kernels::Norm norm_;
-  int bits_ = 1;
+  std::size_t nodes_, per_node_, elements_;
   MeanConfig config_;
   int exchanges_ = 0;
   std::vector<Block> blocks_;

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,10 +27,25 @@ struct Sort {
   bool exact() const { return config.codec == "fp32" || config.codec == "bf16"; }
   // Blocks with scales, and residuals.
   bool lossy() const { return !random() && !exact(); }
-  // Elements that share a scale, and bits of each.
-  std::size_t block() const { return one_bit() ? config.scale_block : config.quant_block; }
-  std::uint64_t bits() const {
-    return one_bit() ? 1 : static_cast<std::uint64_t>(config.codec.back() - '0');
+  // The codec of the way back.
+  std::string down() const {
+    return !config.codec_down.empty() ? config.codec_down
+           : config.codec == "top-k"  ? "int8"
+                                      : config.codec;
+  }
+  bool one_codec() const { return down() == config.codec; }
+  bool exact_down() const { return down() == "fp32" || down() == "bf16"; }
+  // Elements that share a scale; 0: all of a chunk.
+  std::size_t block_of(const std::string& codec) const {
+    return codec == "sign" ? config.scale_block : codec == "top-k" ? 4096 : config.quant_block;
+  }
+  std::size_t block() const { return block_of(config.codec); }
+  // What slices begin at multiples of.
+  std::size_t grain() const { return exact_down() ? block() : std::lcm(block(), block_of(down())); }
+  // Bits per element without scales.
+  double bits_of(const std::string& codec) const {
+    if (codec == "top-k") return 16.0 * static_cast<double>(config.top_k) / 4096;
+    return codec == "sign" ? 1 : codec == "fp32" ? 32 : codec == "bf16" ? 16 : codec.back() - '0';
   }
 };
 
@@ -56,6 +72,23 @@ inline std::vector<Sort> integer_sorts() {
           {"int2_decay", {.codec = "int2", .feedback = Feedback::kDecay}}};
 }
 
+// Sparse ones, and pairs of codecs whose blocks are alike, divide each other, or do not.
+inline std::vector<Sort> mixed_sorts() {
+  return {{"top_k", {.codec = "top-k"}},
+          {"top_k_16_decay", {.codec = "top-k", .top_k = 16, .feedback = Feedback::kDecay}},
+          {"top_k_77_both_ways", {.codec = "top-k", .codec_down = "top-k", .top_k = 77}},
+          {"one_bit_256_int4_192",
+           {.codec = "sign", .codec_down = "int4", .scale_block = 256, .quant_block = 192}},
+          {"int8_one_bit_8192_ema",
+           {.codec = "int8",
+            .codec_down = "sign",
+            .scale_block = 8192,
+            .feedback = Feedback::kEma,
+            .feedback_reset = 7}},
+          {"one_bit_0_int8", {.codec = "sign", .codec_down = "int8", .scale_block = 0}},
+          {"int4_fp32", {.codec = "int4", .codec_down = "fp32"}}};
+}
+
 inline std::vector<Sort> random_sorts() {
   return {random_sign("two_round", RandomForm::kTwoRound),
           random_sign("single_round", RandomForm::kSingleRound),
@@ -64,7 +97,7 @@ inline std::vector<Sort> random_sorts() {
 
 inline std::vector<Sort> all_sorts() {
   std::vector<Sort> all{{"dense", {.codec = "fp32"}}, {"dense_bf16", {.codec = "bf16"}}};
-  for (const auto& more : {one_bit_sorts(), integer_sorts(), random_sorts()})
+  for (const auto& more : {one_bit_sorts(), integer_sorts(), mixed_sorts(), random_sorts()})
     all.insert(all.end(), more.begin(), more.end());
   return all;
 }
