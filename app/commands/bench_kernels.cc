@@ -12,6 +12,7 @@
 #include "laconic/kernels/random_sign.h"
 #include "laconic/kernels/sign.h"
 #include "laconic/kernels/target.h"
+#include "laconic/kernels/top_k.h"
 #include "laconic/kernels/update.h"
 
 namespace laconic::app::commands {
@@ -21,6 +22,7 @@ namespace k = kernels;
 
 constexpr std::size_t kBlock = 4096;
 constexpr std::size_t kIntegers = 256;  // elements per scale
+constexpr std::size_t kTopK = 128;      // elements of a block
 constexpr int kVoices = 4;
 
 struct KernelsOptions {
@@ -125,6 +127,9 @@ std::vector<Case> cases(KernelArrays& a) {
       });
     };
   };
+  // Places lie where `encode_top_k` put them; the two after it read them.
+  const auto places_at = [=](std::size_t i) { return coded + i / kBlock * k::top_k_bytes(kTopK); };
+  const auto slots = [](std::size_t n) { return std::min(n, kTopK); };
   return {
       {"encode_l2",
        kStreaming,
@@ -183,6 +188,31 @@ std::vector<Case> cases(KernelArrays& a) {
        kCompute,
        {.updates = {e}, .bits_in = bits, .bits_out = coded, .bits_per_element = 4},
        serve_integers(4)},
+      {"encode_top_k",
+       kCompute,
+       {.reads = {g}, .updates = {e}},
+       [=](std::size_t i, std::size_t n) {
+         k::Lanes lanes;
+         k::measure_largest(g + i, e + i, nullptr, n, t, lanes);
+         const float largest = k::largest_of(lanes);
+         s[i / kBlock] = k::integer_scale(largest, k::kTopKBits);
+         k::to_top_k(t, nullptr, n, slots(n), largest, 1.0F, e + i, places_at(i));
+       }},
+      {"decode_top_k",
+       kStreaming,
+       {.writes = {m}},
+       [=](std::size_t i, std::size_t n) {
+         k::from_top_k({s[i / kBlock], places_at(i)}, slots(n), 0, n, m + i);
+       }},
+      {"sum_top_k_4",
+       kStreaming,
+       {.reads = {e}},
+       [=](std::size_t i, std::size_t n) {
+         k::Integers from[kVoices];
+         for (auto& one : from) one = {s[i / kBlock], places_at(i)};
+         k::Lanes lanes;
+         k::sum_top_k(from, kVoices, slots(n), 1.0F / kVoices, e + i, nullptr, 0, n, t, lanes);
+       }},
       {"sgdm",
        kStreaming,
        {.reads = {g}, .updates = {m, x}},
