@@ -78,6 +78,9 @@ class DenseMean:
         self.layout = layout
         self.server_residual = np.zeros(layout.elements, f32)  # always 0
 
+    def code(self, p, active):
+        return p, np.zeros_like(p)
+
     def mean_of(self, p, active=None):
         """(n, P) -> the mean (P) and what it leaves unsaid (n, P)."""
         total = p[0]
@@ -175,9 +178,9 @@ class IntegerMean(OneBitMean):
 class TopKMean(IntegerMean):
     """The mean by the k largest elements of each block of 4096, as int4; int8 on the way back."""
 
-    def __init__(self, elements, ranks, k=128, feedback="full", down=None):
+    def __init__(self, elements, ranks, k=128, feedback="full", reset=1024, down=None):
         back = IntegerMean(Layout(elements, ranks, 256), 8)
-        super().__init__(Layout(elements, ranks, 4096), 4, feedback, down=down or back)
+        super().__init__(Layout(elements, ranks, 4096), 4, feedback, reset, down or back)
         self.k = k
 
     def code(self, p, active):
