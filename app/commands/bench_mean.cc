@@ -158,9 +158,10 @@ class Rank {
         const float value = value_of(r, i);
         sum += (value == 0 ? tie : value) > 0 ? 1 : -1;
       }
-      const float wanted = options_.form == "count" ? static_cast<float>(sum) / engine_.size()
-                           : sum == 0               ? tie
-                                                    : std::copysign(1.0F, static_cast<float>(sum));
+      const float wanted = options_.form == "count"
+                               ? static_cast<float>(sum) / static_cast<float>(ranks)
+                           : sum == 0 ? tie
+                                      : std::copysign(1.0F, static_cast<float>(sum));
       if (std::abs(wanted - work_[i]) > 1e-6F) return false;
     }
     return true;

@@ -198,7 +198,7 @@ def lion_cases():
         yield voting(1, 63, form=form)
         yield voting(2, 4097, form=form, lr="warm-up")
         yield voting(3, 9000, form=form, lr="restarts", beta1=0.95, beta2=0.98)
-        yield voting(4, 200, form=form, lr="zeros", momentum_sync_every=7, quant_block=64)
+        yield voting(4, 200, form=form, lr="zeros", momentum_sync_every=7)
         yield voting(4, 9000, form=form, ranks_per_node=2, note="nodes")
         yield voting(6, 4097, form=form, ranks_per_node=3, note="nodes")
         yield voting(3, 200, form=form, ranks_per_node=3, note="one node")

@@ -14,6 +14,7 @@ import laconic
 CLASSES = {
     "sgdm": laconic.SGD, "adamw": laconic.AdamW, "lamb": laconic.LAMB, "one-bit-adam": laconic.OneBitAdam,
     "one-bit-lamb": laconic.OneBitLAMB, "zero-one-adam": laconic.ZeroOneAdam, "birder": laconic.Birder,
+    "lion": laconic.Lion, "distributed-lion": laconic.DistributedLion,
 }  # fmt: skip
 
 
