@@ -6,6 +6,7 @@
 
 #include "laconic/collective/switching.h"
 #include "laconic/optim/choice.h"
+#include "laconic/optim/policy.h"
 
 namespace laconic::inline optim {
 
