@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "laconic/core/error.h"
-#include "laconic/core/hash.h"
 #include "laconic/kernels/dense.h"
 #include "laconic/optim/checks.h"
 #include "laconic/optim/choice.h"
@@ -70,6 +70,11 @@ class FlatOptimizer final : public Optimizer {
   void begin(std::span<const GroupStep> groups) override {
     if (begun_) fail(Code::kInvalidArgument, "begin was called twice: finish the step first");
     begin_at(take_rates(groups));
+  }
+  void take_up_weights() override {
+    if (begun_) fail(Code::kInvalidArgument, "take_up_weights inside a step: call step() first");
+    look_for_writes();
+    looked_ = true;
   }
   bool defers() const noexcept override { return model_.deferred && dense() && !waits_for_all(); }
   void change_rates(std::span<const GroupStep> groups) override {
@@ -205,23 +210,27 @@ class FlatOptimizer final : public Optimizer {
   }
 
  private:
-  // Weights that were written to between two steps.
-  void take_up_weights() {
-    if (!watches() || hash_of_weights() == hash_) return;
+  void look_for_writes() {
+    if (!watches()) return;
+    const NamedRange* written = watch_.written();
+    if (written == nullptr) return;
     if (counters_.open() != 0)
-      fail(Code::kInvalidArgument,
-           "the weights were written to after step {}, between two syncs, where every rank has "
-           "weights of its own: write to them after synchronize()",
-           stats_.step);
+      fail(
+          Code::kInvalidArgument,
+          "{} was written to after step {}, while this rank was ahead of the last sync; {} goes on "
+          "from the synced weights and would undo it: call synchronize() before you write, and "
+          "load the model's state before the optimizer's",
+          written->name, stats_.step, method_.title);
     for (const auto& one : rules_) one->adopt();
+    watch_.note();
   }
   void note_weights() {
-    if (watches()) hash_ = hash_of_weights();
+    looked_ = false;
+    if (watches()) watch_.note();
   }
   bool watches() const {
     return model_.watched && started_ && !rules_.empty() && rules_.front()->keeps_weights();
   }
-  std::uint64_t hash_of_weights() const { return hash64(std::as_bytes(model_.weights)); }
 
   // A step of one bucket, on the queue's thread.
   void work(int b) {
@@ -328,7 +337,7 @@ class FlatOptimizer final : public Optimizer {
 
   void begin_at(double lr) {
     if (!started_) start();
-    take_up_weights();
+    if (!std::exchange(looked_, false)) look_for_writes();
     step_ = schedule_->plan(counters_, lr);
     shadow_.on = config_.shadow_every > 0 && step_.t % config_.shadow_every == 0 &&
                  step_.kind == Step::Kind::kCoded;
@@ -472,7 +481,8 @@ class FlatOptimizer final : public Optimizer {
   std::int64_t verified_ = 0;
   std::vector<double> norms_;
   std::vector<std::uint8_t> wishes_;
-  std::uint64_t hash_ = 0;  // of the weights after the last step, where they are watched
+  WriteWatch watch_{model_};
+  bool looked_ = false;                    // for writes, since the last step
   std::vector<SwitchingMean*> switching_;  // of the buckets whose mean may take another path
   std::unique_ptr<Choice> choice_;         // null: nothing to choose
   int exact_left_ = 0;                     // coded steps that guard makes exact
