@@ -14,13 +14,19 @@ void check_ranges_cover(const Model& model) {
   for (const NamedRange& range : model.ranges) {
     if (range.begin != covered)
       fail(Code::kInvalidArgument,
-           "range {} begins at {} where {} is expected: ranges that may rest follow each other",
+           "range {} begins at {} where {} is expected: ranges that may rest or are watched follow "
+           "each other",
            range.name, range.begin, covered);
     covered += range.count;
   }
   if (covered != model.weights.size())
-    fail(Code::kInvalidArgument, "the ranges cover {} weights of {}: those that may rest cover all",
-         covered, model.weights.size());
+    fail(Code::kInvalidArgument,
+         "the ranges cover {} weights of {}: those that may rest or are watched cover all", covered,
+         model.weights.size());
+}
+
+std::uint64_t hash_of(const Model& model, const NamedRange& range) {
+  return hash64(std::as_bytes(model.weights.subspan(range.begin, range.count)));
 }
 
 }  // namespace
@@ -49,7 +55,7 @@ Model completed(Model model, const OptimizerConfig& config) {
     if (range.begin > covered || range.count > covered - range.begin)
       fail(Code::kInvalidArgument, "range {} ends at {}, the model has {} weights", range.name,
            range.begin + range.count, covered);
-  if (model.may_rest) check_ranges_cover(model);
+  if (model.may_rest || model.watched) check_ranges_cover(model);
   return model;
 }
 
@@ -79,9 +85,7 @@ void agree_on_first_weights(Transport& transport, std::span<const float> weights
 void ReplicaCheck::after(std::int64_t step, Transport& transport) {
   if (every_ == 0 || step - last_ < every_) return;
   last_ = step;
-  for (std::size_t i = 0; i < mine_.size(); ++i)
-    mine_[i] = hash64(
-        std::as_bytes(model_.weights.subspan(model_.ranges[i].begin, model_.ranges[i].count)));
+  for (std::size_t i = 0; i < mine_.size(); ++i) mine_[i] = hash_of(model_, model_.ranges[i]);
   transport.gather(std::span<const std::uint64_t>(mine_), all_);
   for (std::size_t i = 0; i < mine_.size(); ++i) {
     std::string ranks;
@@ -94,6 +98,16 @@ void ReplicaCheck::after(std::int64_t step, Transport& transport) {
            "the last checkpoint, and look for a write to the weights outside the optimizer",
            step, model_.ranges[i].name, ranks);
   }
+}
+
+void WriteWatch::note() {
+  for (std::size_t i = 0; i < noted_.size(); ++i) noted_[i] = hash_of(model_, model_.ranges[i]);
+}
+
+const NamedRange* WriteWatch::written() const {
+  for (std::size_t i = 0; i < noted_.size(); ++i)
+    if (hash_of(model_, model_.ranges[i]) != noted_[i]) return &model_.ranges[i];
+  return nullptr;
 }
 
 }  // namespace laconic::inline optim

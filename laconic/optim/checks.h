@@ -29,4 +29,21 @@ class ReplicaCheck {
   std::vector<std::uint64_t> mine_, all_;
 };
 
+// Notices writes to the weights, range by range.
+class WriteWatch {
+ public:
+  // `model` is completed, and outlives this.
+  explicit WriteWatch(const Model& model)
+      : model_(model), noted_(model.watched ? model.ranges.size() : 0) {}
+
+  // The weights are taken to be as they are now. REQUIRES: Model::watched, here and below.
+  void note();
+  // The first range with other weights than noted; null: none has.
+  const NamedRange* written() const;
+
+ private:
+  const Model& model_;
+  std::vector<std::uint64_t> noted_;
+};
+
 }  // namespace laconic::inline optim

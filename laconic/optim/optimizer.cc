@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "laconic/core/error.h"
 #include "laconic/optim/checks.h"
@@ -16,7 +17,6 @@
 #include "laconic/optim/rule.h"
 #include "laconic/optim/schedule.h"
 #include "laconic/optim/tensors.h"
-#include "laconic/optim/weight_watch.h"
 #include "laconic/transport/metered.h"
 
 namespace laconic::inline optim {
@@ -65,6 +65,11 @@ class FlatOptimizer final : public Optimizer {
   void begin(std::span<const GroupStep> groups) override {
     if (begun_) fail(Code::kInvalidArgument, "begin was called twice: finish the step first");
     begin_at(rates_.set(groups));
+  }
+  void take_up_weights() override {
+    if (begun_) fail(Code::kInvalidArgument, "take_up_weights inside a step: call step() first");
+    look_for_writes();
+    looked_ = true;
   }
   bool defers() const noexcept override { return model_.deferred && dense() && !waits_for_all(); }
   void change_rates(std::span<const GroupStep> groups) override {
@@ -201,17 +206,22 @@ class FlatOptimizer final : public Optimizer {
   }
 
  private:
-  // Weights that were written to between two steps.
-  void take_up_weights() {
-    if (!watches() || !watch_.written()) return;
+  void look_for_writes() {
+    if (!watches()) return;
+    const NamedRange* written = watch_.written();
+    if (written == nullptr) return;
     if (counters_.open() != 0)
-      fail(Code::kInvalidArgument,
-           "the weights were written to after step {}, between two syncs, where every rank has "
-           "weights of its own: write to them after synchronize()",
-           record_.stats.step);
+      fail(
+          Code::kInvalidArgument,
+          "{} was written to after step {}, while this rank was ahead of the last sync; {} goes on "
+          "from the synced weights and would undo it: call synchronize() before you write, and "
+          "load the model's state before the optimizer's",
+          written->name, record_.stats.step, method_.title);
     for (const auto& one : rules_) one->adopt();
+    watch_.note();
   }
   void note_weights() {
+    looked_ = false;
     if (watches()) watch_.note();
   }
   bool watches() const {
@@ -297,7 +307,7 @@ class FlatOptimizer final : public Optimizer {
 
   void begin_at(double lr) {
     if (!started_) start();
-    take_up_weights();
+    if (!std::exchange(looked_, false)) look_for_writes();
     step_ = schedule_->plan(counters_, lr);
     shadow_.on = config_.shadow_every > 0 && step_.t % config_.shadow_every == 0 && codes();
     if (shadow_.on) std::fill(shadow_.sums.begin(), shadow_.sums.end(), Shadow::Sums{});
@@ -385,7 +395,8 @@ class FlatOptimizer final : public Optimizer {
   ReplicaCheck replicas_{model_, config_.verify_every};
   std::vector<double> norms_;
   std::vector<std::uint8_t> wishes_;
-  WeightWatch watch_{model_.weights};
+  WriteWatch watch_{model_};
+  bool looked_ = false;  // for writes, since the last step
   Paths paths_;
   std::unique_ptr<StepQueue> queue_;  // last: its thread uses the rest
 };

@@ -66,8 +66,9 @@ struct Model {
   bool deferred = false;
   // Where a method goes on from weights of its own (those of the last sync), begin() notices a
   // write to the model's weights between two steps, alike on all ranks, and goes on from what was
-  // written; between two syncs, where ranks have weights of their own, it throws. Costs a hash of
-  // the weights per step of such a method. Other methods go on from what was written anyway.
+  // written; between two syncs, where ranks have weights of their own, it throws and names the
+  // range. Ranges then cover the weights. Costs two hashes of the weights per step of such a method.
+  // Other methods go on from what was written anyway.
   bool watched = false;
 };
 
@@ -91,6 +92,9 @@ class Training {
   // The same with rates of their own for the groups, one each, in place of lr * lr_factor and the
   // group's weight decay. Schedules follow the largest lr. REQUIRES: equal on all ranks.
   virtual void begin(std::span<const GroupStep> groups) = 0;
+  // Between steps: notices at once what begin() would (Model::watched), e.g. before state is read.
+  // The next begin() does not look again.
+  virtual void take_up_weights() = 0;
   // The gradient of this bucket is complete: its exchange may start. Any order; each once per step.
   virtual void ready(int bucket) = 0;
   // Range `range` of the model has no gradient on this rank in this step; its part of the flat

@@ -31,6 +31,7 @@ class FakeOptimizer : public Optimizer {
   using Optimizer::step;
   void begin(double) override {}
   void begin(std::span<const GroupStep>) override {}
+  void take_up_weights() override {}
   void ready(int) override {}
   void absent(std::size_t) override {}
   bool defers() const noexcept override { return false; }

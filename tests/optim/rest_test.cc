@@ -333,10 +333,28 @@ TEST(Writes, BetweenTwoSyncsAreRefusedBeforeAnythingMoves) {
     training.weights[5] += 1;
     const auto before = bytes_of(training);
     EXPECT_TRUE(says(refusal_of([&] { training.optimizer->step(0.01); }),
-                     {"after step 18", "synchronize()"}));
+                     {"all was written to after step 18", "synchronize()"}));
+    EXPECT_TRUE(says(refusal_of([&] { training.optimizer->take_up_weights(); }), {"all was"}));
     expect_same(before, bytes_of(training));
     training.weights[5] = own;
     training.run_to(kSteps);
+  });
+}
+
+TEST(Writes, AreTakenUpBeforeStateIsRead) {
+  run_ranks(rank_counts().back(), [](Transport& world) {
+    Training training(short_config("zero-one-adam"), world, {}, kElements, watched_model());
+    training.run_to(10);
+    training.optimizer->synchronize();
+    training.weights[5] = 3;
+    std::vector<float> synced(kElements);
+    training.optimizer->synced_weights(synced);
+    EXPECT_NE(synced[5], 3);
+    training.optimizer->take_up_weights();
+    training.optimizer->synced_weights(synced);
+    EXPECT_EQ(synced, training.weights);
+    training.run_to(11);
+    EXPECT_NEAR(training.weights[5], 3, 0.2);
   });
 }
 
