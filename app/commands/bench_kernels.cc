@@ -1,4 +1,6 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <functional>
 
@@ -24,6 +26,7 @@ namespace k = kernels;
 constexpr std::size_t kBlock = 4096;
 constexpr std::size_t kIntegers = 256;  // elements per scale
 constexpr std::size_t kTopK = 128;      // elements of a block
+constexpr float kLargestScale = 1e36F;
 constexpr int kVoices = 4;
 
 struct KernelsOptions {
@@ -100,13 +103,8 @@ std::vector<Case> cases(KernelArrays& a) {
   };
   const auto encode_integers = [=](int width) {
     return [=](std::size_t i, std::size_t n) {
-      for_each_scale(i, n, [=](std::size_t at, std::size_t count) {
-        k::Lanes lanes;
-        k::measure_largest(g + at, e + at, nullptr, count, t, lanes);
-        s[at / kIntegers] = k::integer_scale(k::largest_of(lanes), width);
-        k::to_integers(t, nullptr, count, width, s[at / kIntegers], 1.0F, e + at,
-                       coded + at * static_cast<std::size_t>(width) / 8);
-      });
+      k::encode_integers(g + i, e + i, nullptr, n, kIntegers, width, kLargestScale, 1.0F, e + i,
+                         s + i / kIntegers, coded + i * static_cast<std::size_t>(width) / 8);
     };
   };
   const auto integers_at = [=](std::size_t at, int width) {
@@ -366,9 +364,20 @@ void verify() {
   k::set_target("");
 }
 
+// The target's name: as Highway has it, or as CPUs do, in any case; others stay as they are.
+std::string target_of(std::string name) {
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
+  for (const std::string& each : k::targets())
+    if (each == name || (name == "AVX512" && each.starts_with("AVX3"))) return each;
+  return name;
+}
+
 void run(const KernelsOptions& options) {
+  const std::string target = target_of(options.target);
+  k::set_target(target);  // an error before anything is measured
+  k::set_target("");
   verify();
-  if (!options.target.empty()) k::set_target(options.target);
+  if (!target.empty()) k::set_target(target);
   KernelArrays arrays(options.elements);
   Rows rows(options.elements, options.repeats, options.json);
   for (const Case& one : cases(arrays)) {
@@ -393,7 +402,8 @@ void add_bench_kernels(CLI::App& bench) {
   command->add_option("--repeats", options->repeats, "Timed runs of each")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--target", options->target, "Run on this instruction set, e.g. AVX2");
+  command->add_option("--target", options->target,
+                      "Run on this instruction set: avx512, avx2, sse4, scalar");
   command->add_flag("--json", options->json, "An array of objects instead of a table");
   command->callback([options] { run(*options); });
 }

@@ -75,15 +75,35 @@ class Codec {
   // may be `p`.
   virtual void encode(const float* p, const float* live, const Part& part, Block& block, float gain,
                       float* e, std::byte* message) const noexcept = 0;
+  // Whether encode_run does something.
+  virtual bool encodes_runs() const noexcept { return false; }
+  // A part of several whole blocks, at most a tile in all, at once, as measure, settle and encode of
+  // each would do: p = a + e, and (p - C(p)) * gain goes to `left`, which may be `a` or `e`. Returns
+  // the number of elements before the first block that cannot be encoded.
+  virtual std::size_t encode_run(const float* /*a*/, const float* /*e*/, const float* /*live*/,
+                                 const Part& /*part*/, float /*gain*/, float* /*left*/,
+                                 std::byte* /*message*/) const noexcept {
+    return 0;
+  }
   // The part, whole blocks or what no block uses, decodes to 0. It may be longer than a tile.
   virtual void clear(const Part& part, std::byte* message) const noexcept = 0;
-  // Returns the values: in `out` or in the message itself.
+  // Returns the values: in `out` or in the message itself. The part may have several whole blocks.
   virtual const float* decode(const std::byte* message, const Part& part,
                               float* out) const noexcept = 0;
   // Throws Error(kCorrupt), naming rank `from`, where a receiver could not decode finite numbers
   // from a message whose header was checked before: check(message, capacity, count, from).
   virtual void check(const std::byte*, std::size_t, std::size_t, int) const {}
 };
+
+// Calls work(one) for the blocks of a part, of `block` elements; for the part itself where they are
+// longer, or of any length (0).
+template <typename Work>
+void for_each_block(const Codec::Part& part, std::size_t block, const Work& work) {
+  if (block == 0 || block >= part.count) return work(part);
+  for (std::size_t at = 0; at < part.count; at += block)
+    work(Codec::Part{part.capacity, part.begin + at,
+                     part.count - at < block ? part.count - at : block});
+}
 
 struct CodecOptions {
   std::size_t scale_block = 4096;                 // sign: a multiple of 64, or 0 for any length

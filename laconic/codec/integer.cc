@@ -62,6 +62,19 @@ class Integer final : public Codec {
                          reinterpret_cast<std::uint8_t*>(to.bits + bytes(part.begin)));
   }
 
+  bool encodes_runs() const noexcept override { return true; }
+  std::size_t encode_run(const float* a, const float* e, const float* live, const Part& part,
+                         float gain, float* left, std::byte* message) const noexcept override {
+    const auto to = parts(message, part.capacity);
+    float scales[kTile / wire::kWord];
+    const std::size_t done = kernels::encode_integers(
+        a, e, live, part.count, block_, bits_, largest_scale(), gain, left, scales,
+        reinterpret_cast<std::uint8_t*>(to.bits + bytes(part.begin)));
+    for (std::size_t b = 0; b < wire::blocks(done, block_); ++b)
+      wire::store_float(to.extras + 4 * (part.begin / block_ + b), scales[b]);
+    return done;
+  }
+
   void clear(const Part& part, std::byte* message) const noexcept override {
     const auto to = parts(message, part.capacity);
     const std::size_t end = part.begin + part.count;
@@ -73,7 +86,9 @@ class Integer final : public Codec {
 
   const float* decode(const std::byte* message, const Part& part,
                       float* out) const noexcept override {
-    kernels::from_integers(at(message, part), bits_, part.count, out);
+    for_each_block(part, block_, [&](const Part& one) {
+      kernels::from_integers(at(message, one), bits_, one.count, out + (one.begin - part.begin));
+    });
     return out;
   }
 

@@ -75,7 +75,9 @@ class Sign final : public Codec {
 
   const float* decode(const std::byte* message, const Part& part,
                       float* out) const noexcept override {
-    kernels::decode(at(message, part), part.count, out);
+    for_each_block(part, block_, [&](const Part& one) {
+      kernels::decode(at(message, one), one.count, out + (one.begin - part.begin));
+    });
     return out;
   }
 

@@ -151,36 +151,72 @@ void HostDevice::sample(const EncodeJob& job, const Block& at) {
   });
 }
 
-EncodeResult HostDevice::encode(const EncodeValues& job) {
+void HostDevice::finish(const EncodeValues& job, const Block& at) {
+  if (job.spent) std::memset(job.spent + at.in_vector, 0, 4 * at.count);
+  const std::size_t number =
+      (at.in_vector - job.sampled_from) / std::max<std::size_t>(job.to.block, 1);
+  if (job.to.residual.kept && number % 16 == 0) sample(job.to, at);
+}
+
+void HostDevice::encode_one(const EncodeValues& job, const Block& at) {
   const EncodeJob& to = job.to;
   const Codec& codec = *to.codec;
-  std::ranges::fill(results_.span(), EncodeResult{});
-  for_each_block(to.range, to.block, [&](const Block& at) {
-    const auto values = [&](bool fallback) {
-      return [&, fallback](const Codec::Part& part, float* p, Codec::Block& block) {
-        Tile tile{.begin = to.range.begin + part.begin,
-                  .count = part.count,
-                  .values = p,
-                  .fallback = fallback};
-        const bool good = fill(job.source, tile) || codec.exact();
-        codec.measure(tile.values, added_at(to.residual, part.begin), live_at(to, part.begin),
-                      part.count, p, block);
-        return good;
-      };
+  const auto values = [&](bool fallback) {
+    return [&, fallback](const Codec::Part& part, float* p, Codec::Block& block) {
+      Tile tile{.begin = to.range.begin + part.begin,
+                .count = part.count,
+                .values = p,
+                .fallback = fallback};
+      const bool good = fill(job.source, tile) || codec.exact();
+      codec.measure(tile.values, added_at(to.residual, part.begin), live_at(to, part.begin),
+                    part.count, p, block);
+      return good;
     };
-    Codec::Block block;
-    if (!encode_block(to, at, block, values(false))) {
-      ++results_[static_cast<std::size_t>(at.thread)].bad;
-      block = {};
-      // The block cannot be encoded even so: it decodes to 0 and the residual stays.
-      if (!encode_block(to, at, block, values(true)))
-        return codec.clear({to.range.capacity, at.begin, at.count}, to.out);
-    }
-    if (job.spent) std::memset(job.spent + at.in_vector, 0, 4 * at.count);
-    const std::size_t number =
-        (at.in_vector - job.sampled_from) / std::max<std::size_t>(to.block, 1);
-    if (to.residual.kept && number % 16 == 0) sample(to, at);
-  });
+  };
+  Codec::Block block;
+  if (!encode_block(to, at, block, values(false))) {
+    ++results_[static_cast<std::size_t>(at.thread)].bad;
+    block = {};
+    // The block cannot be encoded even so: it decodes to 0 and the residual stays.
+    if (!encode_block(to, at, block, values(true)))
+      return codec.clear({to.range.capacity, at.begin, at.count}, to.out);
+  }
+  finish(job, at);
+}
+
+// Whole blocks at once, where the codec can and the residual is kept whole or blended. Returns the
+// number of elements that are done.
+std::size_t HostDevice::encode_run(const EncodeValues& job, const Codec::Part& run, int thread) {
+  const EncodeJob& to = job.to;
+  const Residual& residual = to.residual;
+  if (!to.codec->encodes_runs() || run.count > kTile || !residual.added || residual.share == 0)
+    return 0;
+  Tile tile{.begin = to.range.begin + run.begin, .count = run.count, .values = scratch(thread)};
+  if (!fill(job.source, tile)) return 0;
+  float* kept = residual.kept ? residual.kept + run.begin : scratch(thread);
+  float* left = residual.keep != 0 ? scratch(thread) : kept;
+  const std::size_t done =
+      to.codec->encode_run(tile.values, added_at(residual, run.begin), live_at(to, run.begin), run,
+                           residual.gain * residual.share, left, to.out);
+  if (left != kept) kernels::blend(residual.keep, left, live_at(to, run.begin), done, kept);
+  return done;
+}
+
+EncodeResult HostDevice::encode(const EncodeValues& job) {
+  const EncodeJob& to = job.to;
+  const std::size_t block = to.block == 0 ? to.range.count : to.block;
+  std::ranges::fill(results_.span(), EncodeResult{});
+  if (block != 0)
+    for_each_piece(
+        pool_, 0, to.range.count, item_of(block),
+        [&](std::size_t begin, std::size_t count, int thread) {
+          const std::size_t done = encode_run(job, {to.range.capacity, begin, count}, thread);
+          for (std::size_t at = 0; at < count; at += block) {
+            const Block one{begin + at, std::min(block, count - at), to.range.begin + begin + at,
+                            thread};
+            at < done ? finish(job, one) : encode_one(job, one);
+          }
+        });
   EncodeResult all;
   for (const EncodeResult& one : results_.span()) {
     all.bad += one.bad;
@@ -248,7 +284,9 @@ void HostDevice::combine(const CombineMessages& job) {
 }
 
 void HostDevice::decode(const DecodeMessage& job) {
-  for_each_block(job.range, job.block, [&](const Block& at) {
+  // A sink works on a tile as fast as memory allows, on a short block it does not.
+  const std::size_t run = job.block == 0 ? 0 : item_of(job.block);
+  for_each_block(job.range, run, [&](const Block& at) {
     for_each_tile(job.range.capacity, at.begin, at.count, [&](const Codec::Part& part) {
       take(job.sink, job.range.begin + part.begin,
            {job.codec->decode(job.message, part, scratch(at.thread)), part.count});

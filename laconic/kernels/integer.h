@@ -25,6 +25,14 @@ float largest_of(const Lanes& lanes) noexcept;
 void to_integers(const float* p, const float* live, std::size_t count, int bits, float scale,
                  float gain, float* e, std::uint8_t* codes) noexcept;
 
+// A run of blocks at once, the last one perhaps shorter: p = a + e; of each block the scale; codes,
+// and left = (p - C(p)) * gain, as above. Ends before the first block whose |p| is not finite or
+// whose scale is above `most`, and returns the number of elements before it. `left` may be `e` or
+// `a`. REQUIRES: `e` is not null; `block` is a multiple of 64.
+std::size_t encode_integers(const float* a, const float* e, const float* live, std::size_t count,
+                            std::size_t block, int bits, float most, float gain, float* left,
+                            float* scales, std::uint8_t* codes) noexcept;
+
 // One rank's coded block.
 struct Integers {
   float scale;

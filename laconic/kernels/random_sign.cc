@@ -136,7 +136,7 @@ std::uint64_t BirderMomentsStep(const BirderMoments& s, const float* g, float* m
     const bool any = any_nonzero(n, [&](auto d, std::size_t i) HWY_ATTR {
       const auto keep = hn::Set(d, s.beta), take = hn::Set(d, s.one_minus_beta);
       for (const float* stream : {g, static_cast<const float*>(m), static_cast<const float*>(b)})
-        prefetch_next_tile(stream + at + i);
+        prefetch_ahead(stream + at + i);
       const auto gradient = hn::LoadU(d, g + at + i);
       const auto size = hn::Abs(gradient);
       auto mean = hn::Add(hn::Mul(keep, hn::LoadU(d, m + at + i)), hn::Mul(take, gradient));

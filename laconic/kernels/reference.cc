@@ -147,6 +147,25 @@ void to_integers(const float* p, const float* live, std::size_t count, int bits,
   }
 }
 
+std::size_t encode_integers(const float* a, const float* e, const float* live, std::size_t count,
+                            std::size_t block, int bits, float most, float gain, float* left,
+                            float* scales, std::uint8_t* codes) noexcept {
+  for (std::size_t at = 0; at < count; at += block) {
+    const std::size_t n = count - at < block ? count - at : block;
+    Lanes lanes;
+    for (std::size_t k = at; k < at + n; ++k)
+      if (!is_dead(live, k)) keep_largest(lanes, k, a[k] + e[k]);
+    const float largest = reference::largest_of(lanes);
+    const float scale = integer_scale(largest, bits);
+    if (!std::isfinite(largest) || scale > most) return at;
+    scales[at / block] = scale;
+    for (std::size_t k = at; k < at + n; ++k) left[k] = is_dead(live, k) ? 0.0F : a[k] + e[k];
+    to_integers(left + at, live ? live + at : nullptr, n, bits, scale, gain, left + at,
+                codes + at * static_cast<std::size_t>(bits) / 8);
+  }
+  return count;
+}
+
 void sum_integers(const Integers* from, int ranks, int bits, float factor, const float* e,
                   const float* live, std::size_t count, float* q, Lanes& lanes) noexcept {
   for (std::size_t k = 0; k < count; ++k) {

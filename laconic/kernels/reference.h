@@ -30,6 +30,9 @@ void measure_largest(const float* a, const float* e, const float* live, std::siz
 float largest_of(const Lanes& lanes) noexcept;
 void to_integers(const float* p, const float* live, std::size_t count, int bits, float scale,
                  float gain, float* e, std::uint8_t* codes) noexcept;
+std::size_t encode_integers(const float* a, const float* e, const float* live, std::size_t count,
+                            std::size_t block, int bits, float most, float gain, float* left,
+                            float* scales, std::uint8_t* codes) noexcept;
 void sum_integers(const Integers* from, int ranks, int bits, float factor, const float* e,
                   const float* live, std::size_t count, float* q, Lanes& lanes) noexcept;
 void from_integers(Integers from, int bits, std::size_t count, float* out) noexcept;

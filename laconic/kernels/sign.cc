@@ -22,7 +22,7 @@ template <Norm kNorm, bool kFeedback, bool kMasked>
 HWY_INLINE void measure_as(const float* a, const float* e, const float* live, std::size_t count,
                            float* p, Lanes& lanes) {
   accumulate(count, lanes, [=](auto d, std::size_t i) HWY_ATTR {
-    prefetch_next_tile(a + i);
+    prefetch_ahead(a + i);
     auto value = hn::LoadU(d, a + i);
     if constexpr (kFeedback) value = hn::Add(value, hn::LoadU(d, e + i));
     value = only_live<kMasked>(d, live, i, value);
@@ -56,7 +56,7 @@ HWY_INLINE void code_as(const float* p, const float* live, std::size_t count, fl
     const auto value = hn::LoadU(d, p + i);
     const auto residual =
         hn::Mul(hn::Sub(value, hn::CopySign(hn::Set(d, scale), value)), hn::Set(d, gain));
-    prefetch_next_tile(e + i);
+    prefetch_ahead(e + i);
     hn::StoreU(only_live<kMasked>(d, live, i, residual), d, e + i);
     // Dead elements are +0 where `measure` made p, but a caller's own p may hold anything there.
     const auto signs = hn::BitCast(di, only_live<kMasked>(d, live, i, value));

@@ -24,10 +24,12 @@ using Vector = hn::Vec<Full>;
 constexpr std::size_t kWidth = hn::MaxLanes(Full());
 static_assert(16 % kWidth == 0, "scalable vectors are disabled for these kernels");
 
-// Asks for what stands one tile further on. A block is worked on twice, and the second time memory
-// would rest; past the end of an array it does nothing. An integer, since no pointer may lie there.
-HWY_INLINE void prefetch_next_tile(const float* at) {
-  const auto next = reinterpret_cast<std::uintptr_t>(at) + 4096 * sizeof(float);
+// Asks for what stands so many elements further on, one tile where nothing is given. A block is
+// worked on twice, and the second time memory would rest; past the end of an array it does nothing.
+// An integer, since no pointer may lie there.
+template <std::size_t kElements = 4096>
+HWY_INLINE void prefetch_ahead(const float* at) {
+  const auto next = reinterpret_cast<std::uintptr_t>(at) + kElements * sizeof(float);
   __builtin_prefetch(reinterpret_cast<const void*>(next), 0, 2);
 }
 

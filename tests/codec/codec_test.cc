@@ -124,6 +124,52 @@ TEST_P(CodecTest, WhatIsDecodedAndTheResidualAddUpToWhatWasEncoded) {
   }
 }
 
+// Whole blocks that fit a tile; 0: blocks are longer.
+std::size_t run_of(const Codec& codec) {
+  const std::size_t block = codec.block() == 0 ? Codec::kTile : codec.block();
+  return Codec::kTile / block * block;
+}
+
+TEST_P(CodecTest, DecodesSeveralBlocksAsEachOfThem) {
+  const std::size_t run = run_of(*codec_);
+  if (run == 0) GTEST_SKIP() << "blocks longer than a tile";
+  std::vector<float> residual(kCount), scratch(Codec::kTile);
+  const auto message = encode(values(1), residual);
+  const auto expected = decode(message);
+  for (std::size_t at = 0; at < kCount; at += run) {
+    const Part part{kCapacity, at, std::min(run, kCount - at)};
+    const float* from = codec_->decode(message.data(), part, scratch.data());
+    for (std::size_t k = 0; k < part.count; ++k) ASSERT_EQ(from[k], expected[at + k]) << at + k;
+  }
+}
+
+TEST_P(LossyCodec, ARunOfBlocksIsEncodedAsEachOfThem) {
+  const std::size_t run = run_of(*codec_);
+  if (!codec_->encodes_runs() || run == 0) GTEST_SKIP() << "blocks are encoded one by one";
+  auto a = values(1);
+  std::vector<float> expected(kCount), left(kCount), zeros(kCount);
+  const auto message = encode(a, expected, nullptr, 2);
+  std::vector<std::byte> runs(message.size(), std::byte{0xEE});
+  codec_->clear({kCapacity, kCount, kCapacity - kCount}, runs.data());
+  for (std::size_t at = 0; at < kCount; at += run) {
+    const Part part{kCapacity, at, std::min(run, kCount - at)};
+    ASSERT_EQ(codec_->encode_run(a.data() + at, zeros.data() + at, nullptr, part, 2,
+                                 left.data() + at, runs.data()),
+              part.count);
+  }
+  EXPECT_EQ(left, expected);
+  EXPECT_EQ(runs, message);
+  // It ends before a block that cannot be encoded, and leaves that and the rest alone.
+  const std::size_t bad = 2 * codec_->block();
+  if (bad >= run) return;
+  a[bad + 1] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(codec_->encode_run(a.data(), zeros.data(), nullptr, {kCapacity, 0, run}, 2, left.data(),
+                               runs.data()),
+            bad);
+  EXPECT_EQ(left, expected);
+  EXPECT_EQ(runs, message);
+}
+
 TEST_P(LossyCodec, DeadElementsEnterNeitherScaleNorResidual) {
   auto p = values(1);
   std::vector<float> live(kCount), residual(kCount, 77.0F), unused(kCount);

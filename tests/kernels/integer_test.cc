@@ -74,6 +74,30 @@ TEST_P(IntegerKernels, ToIntegersEqualsTheReference) {
   });
 }
 
+TEST_P(IntegerKernels, EncodeIntegersEqualsTheReference) {
+  for_each_case([](Case& one) {
+    const auto live = one.live();
+    for (const int bits : kBits) {
+      const auto codes = one.bytes(bytes_of(one, bits));
+      for (const std::size_t block : {64UL, 256UL, 1152UL}) {
+        const auto scales = one.array(std::vector<float>(one.count() / block + 1));
+        // Blocks that end a run: something not finite, or too large.
+        for (const auto& a : {one.finite(), one.floats()}) {
+          const auto e = one.finite();
+          for (const float most : {1e36F, 1e-3F}) {
+            expect_same(encode_integers, reference::encode_integers, a, e, nullptr, one.count(),
+                        block, bits, most, 1.0F, e, scales, codes);
+            expect_same(encode_integers, reference::encode_integers, a, e, live, one.count(), block,
+                        bits, most, 1.0F, a, scales, codes);
+          }
+          expect_same(encode_integers, reference::encode_integers, a, e, nullptr, one.count(),
+                      block, bits, 1e36F, 3.3F, e, scales, codes);
+        }
+      }
+    }
+  });
+}
+
 TEST_P(IntegerKernels, SumIntegersEqualsTheReference) {
   for_each_case([](Case& one) {
     const auto e = one.floats(), live = one.live(), q = one.floats();

@@ -210,6 +210,26 @@ TEST(Memory, IsThatOfTheTableOfOptimizers) {
   EXPECT_EQ(bytes("one-bit-adam", Topology::kNodes), (8 + 10 + 1) * 1000);
   EXPECT_EQ(bytes("zero-one-adam", Topology::kFlat), (8 + 16 + 1) * 1000);
   EXPECT_EQ(bytes("birder", Topology::kFlat), 16'000);
+  const auto with_dense_codec = [&](std::string codec) {
+    return memory_bytes(cluster_of(2, 2, 1), work,
+                        {.algorithm = "zero-one-adam", .dense_codec = codec});
+  };
+  EXPECT_EQ(with_dense_codec("bf16"), (8 + 16 + 1) * 1000);
+  EXPECT_EQ(with_dense_codec("int4"), (8 + 16 + 1 + 4 + 1) * 1000);
+}
+
+TEST(DenseCodec, IsWhatDenseStepsCost) {
+  const Work work{.parameters = 1 << 18};
+  const Rounds rounds{.steps = 4, .dense = 1, .coded = 3};
+  const auto average = [&](std::string codec) {
+    return predict(cluster_of(4, 1, 1), work, {},
+                   {.algorithm = "one-bit-adam", .dense_codec = codec}, rounds);
+  };
+  const auto fp32 = average(""), int8 = average("int8");
+  const double chunk = (1 << 18) / 4;
+  EXPECT_EQ(int8.dense.bytes_between, 2 * 3 * (chunk + 4 * chunk / 256 + 16));
+  EXPECT_EQ(int8.coded.bytes_between, fp32.coded.bytes_between);
+  EXPECT_LT(int8.mean.seconds, fp32.mean.seconds);
 }
 
 TEST(Clusters, ThatCannotExistAreRefusedWithAnExample) {

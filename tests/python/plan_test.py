@@ -37,6 +37,14 @@ def test_coding_pays_on_a_slow_network_and_not_on_a_fast_one():
     assert laconic.plan.break_even("adamw", exchange="all-reduce", bf16=True, **slow) == math.inf
 
 
+def test_dense_codec_is_what_dense_steps_send():
+    sent = [laconic.plan.predict("one-bit-adam", dense_codec=codec, **CLUSTER)["steps"]["dense"]["bytes_between_nodes"] for codec in ("", "int8")]
+    assert 3.9 < sent[0] / sent[1] < 3.95
+    for optimizer, codec in (("adamw", "int8"), ("one-bit-adam", "sign")):
+        with pytest.raises(laconic.InvalidArgument, match="dense_codec"):
+            laconic.plan.predict(optimizer, dense_codec=codec, **CLUSTER)
+
+
 def test_shares_follow_the_recipe():
     found = laconic.plan.predict("zero-one-adam", recipe="bert-base", **CLUSTER)
     assert found["dense_share"] == pytest.approx(153 / 118_000)
