@@ -36,7 +36,8 @@ class Handle {
                 .groups = {},
                 .ranges = {},
                 .may_rest = true,
-                .deferred = deferred};
+                .deferred = deferred,
+                .watched = true};
     for (const auto& [name, elements, compress] : groups)
       model.groups.push_back({.name = name, .elements = elements, .compress = compress});
     for (const auto& [name, begin, count] : ranges) model.ranges.push_back({name, begin, count});
@@ -223,6 +224,8 @@ void bind_optimizer(nb::module_& module) {
       .def("begin", &begin, "groups"_a)
       .def("change_rates", &change_rates, "groups"_a)
       .def("absent", &absent, "ranges"_a)
+      .def(
+          "take_up_weights", [](Handle& self) { self->take_up_weights(); }, Release())
       .def_prop_ro("defers", [](const Handle& self) { return self->defers(); })
       .def(
           "ready", [](Handle& self, int bucket) { self->ready(bucket); }, "bucket"_a, Release())

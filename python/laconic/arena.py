@@ -45,6 +45,12 @@ def dense_strides(parameter: Tensor) -> tuple[int, ...]:
     return own
 
 
+def by_strides(parameter: Tensor) -> str:
+    """Names the layout of a parameter where it is not the usual one."""
+    strides = dense_strides(parameter)
+    return "" if parameter.is_contiguous() or strides != parameter.stride() else f" with strides {strides}"
+
+
 try:  # torch before 2.6 takes one tensor
     torch.autograd.graph.increment_version([torch.zeros(1)])
     _increment_versions = torch.autograd.graph.increment_version
@@ -61,14 +67,11 @@ class Arena:
     float32 parameters move into the weights; others keep their own memory beside a float32 master. Where `attach` is
     true gradients move into the flat gradient. torch may replace the memory of any tensor in place, as share_memory()
     does: where something lies is compared with the core's addresses, never with a tensor's.
-
-    `keeps_weights`: the optimizer has weights of its own beside these, so that writes must be found.
     """
 
-    def __init__(self, parameters: list[Tensor], names: list[str], keeps_weights: bool = False) -> None:
+    def __init__(self, parameters: list[Tensor], names: list[str]) -> None:
         self.parameters, self.names = parameters, names
         self.attach = True
-        self._keeps_weights = keeps_weights
         self.begins = [0]
         for parameter in parameters:
             self.begins.append(self.begins[-1] + parameter.numel())
@@ -126,15 +129,10 @@ class Arena:
                 )
             parameter.data = place
 
-    # What others wrote. Only values show writes to .data.
+    # What others wrote. Only values show writes to .data; the core watches its weights itself.
 
     def note(self) -> None:
         """Parameters are taken to be as they are now."""
-        self._noted_weights = self.hashes_at(self._weights.address) if self._keeps_weights else None
-        self.note_touched()
-
-    def note_touched(self) -> None:
-        """As note(), while the core is moving the weights."""
         self._noted_low = self._hashes_of_low()
         self._versions = [parameter._version for parameter in self.parameters]
 
@@ -148,23 +146,8 @@ class Arena:
         ]
 
     def written(self) -> list[int]:
-        """The parameters with other values than those noted, among those that somebody else keeps a copy of."""
-        low = self._hashes_of_low()
-        written = {i for i, value in low.items() if value != self._noted_low.get(i)}
-        if self._keeps_weights:
-            now = self.hashes_at(self._weights.address)
-            written |= {i for i, value in enumerate(now) if value != self._noted_weights[i]}
-        return sorted(written)
-
-    def ahead_of(self, synced: Tensor, written: list[int]) -> list[int]:
-        """Those of `written` that were not as in `synced` when they were noted."""
-        values = self.hashes_at(synced.data_ptr())
-        return [i for i in written if values[i] != self._noted_weights[i]]
-
-    def hashes_at(self, address: int) -> list[int]:
-        """Of each parameter's part of flat weights that lie there."""
-        ends = [address + 4 * begin for begin in self.begins]
-        return _core.hashes([(begin, end - begin) for begin, end in zip(ends, ends[1:])])
+        """The low-precision parameters with other values than those noted."""
+        return [i for i, value in self._hashes_of_low().items() if value != self._noted_low.get(i)]
 
     def _hashes_of_low(self) -> dict[int, int]:
         if not self._masters:
@@ -176,10 +159,9 @@ class Arena:
     def read_back(self, written: list[int]) -> None:
         """Masters take what was written to low-precision parameters; elements that were left alone keep theirs."""
         for i in written:
-            if i in self._masters:
-                parameter, master = self.parameters[i].detach(), self._masters[i]
-                alone = parameter == master.to(parameter.dtype)
-                master.copy_(torch.where(alone, master, parameter.to(torch.float32)))
+            parameter, master = self.parameters[i].detach(), self._masters[i]
+            alone = parameter == master.to(parameter.dtype)
+            master.copy_(torch.where(alone, master, parameter.to(torch.float32)))
 
     def moved(self, begin: int, count: int) -> None:
         """Before the core moves these elements: graphs that still need the parameters as they were must notice."""

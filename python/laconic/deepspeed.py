@@ -13,6 +13,7 @@ from . import optimizers
 from .errors import InvalidArgument
 from .optimizer import Optimizer
 
+_CLASSES = {name: getattr(optimizers, name) for name in (one["python"] for one in optimizers.methods()) if name}
 # What DeepSpeed takes where its configuration does not give them. Its other defaults are ours.
 _DEFAULTS = {"freeze_step": 100_000, "var_freeze_step": 100_000, "local_step_scaler": 32_678}
 _WITHOUT_MEANING = {"cuda_aware", "comm_backend_name", "eps_inside_sqrt"}  # the last one has no effect in DeepSpeed either
@@ -40,6 +41,8 @@ def from_deepspeed(config: dict[str, Any] | str | os.PathLike, params: Iterable[
     if not isinstance(config, dict):
         with open(config, encoding="utf-8") as file:
             config = json.load(file)
+    if not isinstance(config, dict):
+        raise InvalidArgument(f"the configuration is no object but a {type(config).__name__}")
     section = config.get("optimizer")
     if not isinstance(section, dict) or "type" not in section:
         raise InvalidArgument('the configuration has no section "optimizer" with a "type"')
@@ -53,19 +56,20 @@ def from_deepspeed(config: dict[str, Any] | str | os.PathLike, params: Iterable[
         given |= {key: value for key, value in _DEFAULTS.items() if key in known and aliases.get(key, key) not in names}
     replaced = {aliases.get(name, name) for name in options}
     given = {key: value for key, value in given.items() if aliases.get(key, key) not in replaced}
+    automatic = {option["name"] for option in cls._method["options"] if "auto" in option["words"]}
     for key, value in given.items():
-        if value == "auto" and key not in ("freeze_step", "double_every", "local_step_scaler"):
+        if value == "auto" and aliases.get(key, key) not in automatic:
             raise InvalidArgument(f'{key} is "auto", which Hugging Face\'s Trainer fills in: give from_deepspeed(..., {key}=...)')
     _warn(config, section.get("params", {}))
     return cls(params, **given, **options)
 
 
 def _class_named(text: str) -> type[Optimizer]:
-    classes = {name.lower(): cls for name, cls in optimizers._CLASSES.items()}
+    classes = {name.lower(): cls for name, cls in _CLASSES.items()}
     if text.lower() in classes:
         return classes[text.lower()]
-    names = ", ".join(optimizers._CLASSES)
-    raise InvalidArgument(f'laconic has no optimizer "{text}"{_nearest(text, optimizers._CLASSES)}: there are {names}')
+    names = ", ".join(_CLASSES)
+    raise InvalidArgument(f'laconic has no optimizer "{text}"{_nearest(text, _CLASSES)}: there are {names}')
 
 
 def _nearest(text: str, names: Iterable[str]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import math
 import sys
 import warnings
 import weakref
@@ -15,41 +13,11 @@ from typing import Any, Callable, Iterable
 import torch
 import torch.distributed as dist
 
-from . import _core, state, transport
-from .arena import Arena, check_parameter, dense_strides
+from . import _core, agreement, groups, scaler, state, transport, writes
+from .arena import Arena
+from .arguments import text
 from .errors import Error, InvalidArgument
 from .overlap import Overlap
-
-_NOT_NUMBERS = {"params", "param_names"}  # of a group
-_OF_GROUPS = {"lr", "weight_decay"}  # what groups may have of their own, and schedulers may change
-_WHOLE = {o["name"] for method in _core.methods() for o in method["options"] if o["type"] == "integer"}
-
-
-def plain(name: str, value: Any) -> Any:
-    """Scalars of numpy and torch, lists and whole floats as what Python has for them."""
-    if isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1:
-        return tuple(plain(name, one) for one in value)
-    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
-        value = value.item()
-    if name in _WHOLE and isinstance(value, float):
-        if not value.is_integer():
-            raise InvalidArgument(f"{name}={value}: it must be a whole number")
-        return int(value)
-    return value
-
-
-def _plain_group(group: dict[str, Any]) -> dict[str, Any]:
-    """A learning rate may stay a tensor, which schedulers then write to."""
-    kept = {name for name, value in group.items() if name == "lr" and isinstance(value, torch.Tensor)}
-    return {name: value if name in kept | _NOT_NUMBERS else plain(name, value) for name, value in group.items()}
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "unset"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return repr(value) if isinstance(value, float) else str(value)
 
 
 class _Elsewhere(defaultdict):
@@ -67,9 +35,14 @@ class _Elsewhere(defaultdict):
 
 
 class Optimizer(torch.optim.Optimizer):
-    """Base of laconic's optimizers. Construction is collective over `process_group`: all ranks make the same one."""
+    """Base of laconic's optimizers. Construction is collective over `process_group`: all ranks make the same one.
+
+    `options` are the registry's; keywords are those that Python has in a form of its own.
+    """
 
     _method: dict[str, Any]  # its entry in the registry
+    _core: Any = None  # None until it is built
+    _overlap: Overlap
 
     # A GradScaler then leaves unscaling and the decision to skip to step(), where ranks agree on it.
     _step_supports_amp_scaling = True
@@ -84,12 +57,7 @@ class Optimizer(torch.optim.Optimizer):
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
         max_grad_norm: float | None = None,
-        seed: int = 0,
-        shadow_every: int = 0,
-        verify_every: int = 0,
         exchange: str | None = None,
-        strict: bool = False,
-        bf16: bool = False,
         overlap: bool = True,
         threads: int | None = None,
         timeout: timedelta | None = None,
@@ -99,26 +67,19 @@ class Optimizer(torch.optim.Optimizer):
             ranks_per_node="flat" if ranks_per_node is None else ranks_per_node,
             bucket_elements=max(1, int(bucket_mb * 2**18)),
             max_grad_norm=max_grad_norm or 0.0,
-            seed=seed,
-            shadow_every=shadow_every,
-            verify_every=verify_every,
-            strict=strict,
-            bf16=bf16,
             threads=threads or torch.get_num_threads(),
         )
         if exchange is not None:
             options["exchange"] = exchange
-        self._options = {name: _text(plain(name, value)) for name, value in options.items()}
-        self._core: _core.Optimizer | None = None
-        self._overlap: Overlap | None = None
+        self._options = {name: text(name, value) for name, value in options.items()}
         self._wants_overlap = overlap
         self._first = True
         self._skipped = 0
-        self._fixed = [name for name in defaults if name not in _OF_GROUPS]
+        self._fixed = [name for name in defaults if name not in groups.OF_GROUPS]
         self._awaits: str | None = None  # what is missing of a state that was loaded
-        super().__init__(params, _plain_group({**defaults, "compress": True}))
+        super().__init__(params, groups.plain_group({**defaults, "compress": True}))
         self.state = _Elsewhere(dict)
-        self._before_groups = process_group is None and not _initialised()
+        self._before_groups = process_group is None and not agreement.initialised()
         self._transport, self._group = transport.connect(process_group, timeout)
         if self._group is not None:
             self._closer = weakref.finalize(self, self._group.close)
@@ -129,33 +90,19 @@ class Optimizer(torch.optim.Optimizer):
 
     def _build(self) -> None:
         """Makes arena, core and hooks for the groups as they are. Collective."""
-        for lr, weight_decay in self._rates():
-            if not 0 <= lr < math.inf or not 0 <= weight_decay < math.inf:
-                raise InvalidArgument(f"lr={lr} and weight_decay={weight_decay}: both must be finite and at least 0")
-        parameters, names, sizes, self._frozen = [], [], [], []
-        for number, group in enumerate(self.param_groups):
-            mine = [p for p in group["params"] if p.requires_grad]
-            first = len(names) + len(self._frozen)
-            given = group.get("param_names") or [f"parameter {first + i}" for i in range(len(group["params"]))]
-            for parameter, name in zip(group["params"], given):
-                check_parameter(parameter, name)
-                if parameter.requires_grad:
-                    parameters.append(parameter)
-                    names.append(name)
-                else:
-                    self._frozen.append((parameter, name))
-            sizes.append((_group_name(number, mine), sum(p.numel() for p in mine), bool(group["compress"])))
-        if not parameters:
-            raise InvalidArgument("no parameter requires a gradient: there is nothing to train")
-        self._agree_on_shapes(parameters, names)
-        arena = Arena(parameters, names, keeps_weights=bool(self._method["synced_weights"]))
-        ranges = [(name, *_begin_count(arena.range(i))) for i, name in enumerate(names)]
+        groups.check_rates(self._rates())
+        members = groups.Members(self.param_groups)
+        parameters, names, self._frozen = members.parameters, members.names, members.frozen
+        agreement.same_model(self._group, type(self).__name__, parameters, names)
+        arena = Arena(parameters, names)
+        ends = [arena.range(i) for i in range(len(names))]
+        ranges = [(name, begin, end - begin) for name, (begin, end) in zip(names, ends)]
         self._release()
         self._arena = arena
         self._core = _core.Optimizer(
-            self._options, arena.weights, arena.gradient, sizes, ranges, self._may_overlap(), self._transport
+            self._options, arena.weights, arena.gradient, members.sizes, ranges, self._may_overlap(), self._transport
         )
-        here = weakref.ref(self)  # neither hooks nor what they call keep the optimizer alive
+        here: Any = weakref.ref(self)  # neither hooks nor what they call keep the optimizer alive
         self._buckets = self._core.buckets
         self._overlap = Overlap(
             arena,
@@ -177,29 +124,10 @@ class Optimizer(torch.optim.Optimizer):
         return self._wants_overlap and self._group is not None and float(self._options["max_grad_norm"]) == 0
 
     def _release(self) -> None:
-        if self._overlap is not None:
+        if self._core is not None:
             self._overlap.remove()
             self._overlap_closer.detach()
-        self._core = self._overlap = None
-
-    def _agree_on_shapes(self, parameters: list, names: list[str]) -> None:
-        """Different models are found here, and both shapes named."""
-        if self._group is None:
-            return
-        lines = [f"{name} {tuple(p.shape)} {p.dtype}{_by_strides(p)}" for p, name in zip(parameters, names)]
-        mine = "\n".join([f"{type(self).__name__}", *lines]).encode()
-        digests = self._group.gather(torch.tensor(list(hashlib.sha256(mine).digest()), dtype=torch.uint8))
-        if bool((digests == digests[0]).all()):
-            return
-        every = [text.decode().split("\n") for text in self._group.gather_bytes(mine)]
-        for rank, other in enumerate(every):
-            for a, b in zip(other + ["nothing"], every[0] + ["nothing"]):
-                if a != b:
-                    here, there = self._group.ranks[rank], self._group.ranks[0]
-                    raise InvalidArgument(
-                        f"rank {here} has {a} where rank {there} has {b}: build the same model, in the same order, on "
-                        "every rank"
-                    )
+        self._core = None
 
     def add_param_group(self, param_group: dict) -> None:
         """Adds a group, before the first step only: schedules and residuals cover all parameters from the start."""
@@ -209,7 +137,7 @@ class Optimizer(torch.optim.Optimizer):
                 "make another optimizer for the new one"
             )
         if isinstance(param_group, dict):
-            param_group.update(_plain_group(param_group))
+            param_group.update(groups.plain_group(param_group))
         super().add_param_group(param_group)
         if self._core is not None:
             self._build()
@@ -231,14 +159,7 @@ class Optimizer(torch.optim.Optimizer):
     # A step.
 
     def _rates(self) -> list[tuple[float, float]]:
-        for group in self.param_groups:
-            for name in self._fixed:
-                if name in group and group[name] != self.defaults[name]:
-                    raise InvalidArgument(
-                        f"a group has {name}={group[name]}, the optimizer {self.defaults[name]}: {name} is the same for "
-                        "all groups and steps (OneCycleLR: cycle_momentum=False)"
-                    )
-        return [(float(group["lr"]), float(group["weight_decay"])) for group in self.param_groups]
+        return groups.rates(self.param_groups, {name: self.defaults[name] for name in self._fixed})
 
     def _start(self, bucket: int) -> None:
         if not self._begun:
@@ -267,12 +188,13 @@ class Optimizer(torch.optim.Optimizer):
         rates = self._rates()
         overlap = self._overlap
         changed = overlap.finish(rates)
-        if self._unscale():
+        if scaler.skips(self):
             self._skipped += 1
             overlap.new_step()
             return loss
         if self._first:
-            self._refuse_averaged()
+            self._refuse_loneliness()
+            agreement.refuse_averaged(self._group, self._arena.gradient)
         if not self._begun:
             self._core.begin(rates)
         elif self._core.defers:
@@ -317,7 +239,7 @@ class Optimizer(torch.optim.Optimizer):
         late = None
         if self._begun:
             late = self._abandon()
-        elif self._overlap is not None:
+        elif self._core is not None:
             self._overlap.new_step()
         super().zero_grad(set_to_none)
         if late is not None:
@@ -328,7 +250,8 @@ class Optimizer(torch.optim.Optimizer):
         """The gradients of a step that has begun were dropped before step(): what to raise if that came too late."""
         self._overlap.disturbed()
         if self._core.defers:
-            return self._finish("abandon")
+            self._finish("abandon")
+            return None
         self._overlap.wanted = False
         self._overlap.finish(self._rates())
         self._finish("apply")
@@ -340,100 +263,12 @@ class Optimizer(torch.optim.Optimizer):
             "may be skipped",
         )
 
-    @torch.no_grad()
     def _take_up_weights(self) -> None:
-        """Weights that others wrote between steps count, or are an error before anything was started."""
-        arena = self._arena
-        arena.take_home(started=not self._first)
-        if self._begun and not self._core.defers:
-            touched = arena.touched()
-            if touched:
-                arena.note_touched()
-                raise InvalidArgument(
-                    f"{arena.names[touched[0]]} was written to between backward and step(), after its exchange had "
-                    "started: write after step(), or set optimizer.overlap = False before training"
-                )
-            return
-        written = arena.written()
-        if not written:
-            return
-        arena.read_back(written)
-        if not self._first:
-            self._synced_take(written)
-        arena.note()
-
-    def _synced_take(self, written: list[int]) -> None:
-        """The weights of the last sync, where the method goes on from them, take what was written to these parameters."""
-        places = state.synced_weights(self)
-        if not places:
-            return
-        arena, weights = self._arena, self._arena.weights
-        synced = torch.empty_like(weights)
-        self._core.synced_weights(synced)
-        ahead = arena.ahead_of(synced, written)
-        if ahead:
-            raise InvalidArgument(
-                f"{arena.names[ahead[0]]} was written to between two steps, while this rank was ahead of the last sync; "
-                f"{self._method['title']} goes on from the synced weights and would undo it: call optimizer.synchronize() before you "
-                "write, and load the model's state before the optimizer's"
-            )
-        for i in written:
-            begin, end = arena.range(i)
-            synced[begin:end] = weights[begin:end]
-        for (begin, count), values in zip(self._buckets, places):
-            values.copy_(synced[begin : begin + count])
-
-    def _unscale(self) -> bool:
-        """For a GradScaler: divides by its scale and tells whether all ranks must skip."""
-        found = getattr(self, "found_inf", None)
-        if found is None:
-            return False
-        if self._begun:
-            raise InvalidArgument(
-                "a GradScaler is used after steps without one, and an exchange has started: set "
-                "optimizer.overlap = False before training"
-            )
-        self._overlap.disturbed()  # the next gradients are scaled too
-        bad = torch.tensor([float(found)])
-        if self._group is not None:
-            bad = self._group.gather(bad).max()
-        if bool(bad > 0):
-            self._found_inf_everywhere()
-            return True
-        scale = getattr(self, "grad_scale", None)
-        if scale is not None:
-            self._arena.gradient.mul_(1.0 / float(scale))
-        return False
-
-    def _found_inf_everywhere(self) -> None:
-        """The scaler of every rank must see it, or their scales differ; what it gave as found_inf is a copy."""
-        frame = sys._getframe(1)
-        while frame is not None and frame.f_code is not torch.amp.GradScaler.step.__code__:
-            frame = frame.f_back
-        if frame is not None:
-            for found in frame.f_locals["self"]._found_inf_per_device(self).values():
-                found.fill_(1.0)
-
-    def _refuse_averaged(self) -> None:
-        """Gradients that are equal on all ranks were averaged by somebody else, or all ranks see the same data."""
-        self._refuse_loneliness()
-        if self._group is None:
-            return
-        gradient = self._arena.gradient
-        mine = [_core.hash64(gradient) & (2**62 - 1), int(bool(gradient.any()))]
-        every = self._group.gather(torch.tensor(mine))
-        if bool((every == every[0]).all()) and bool(every[0, 1]):
-            raise InvalidArgument(
-                "gradients are equal on all ranks before the first exchange: DistributedDataParallel has averaged them "
-                "(hand it over with laconic.ddp(model, optimizer)), or every rank has the same data"
-            )
+        writes.take_up(self)
 
     def _refuse_loneliness(self) -> None:
-        if self._before_groups and _initialised() and dist.get_world_size() > 1:
-            raise InvalidArgument(
-                f"the optimizer was made before init_process_group and knows nothing of the {dist.get_world_size()} "
-                "ranks: make it afterwards"
-            )
+        if self._before_groups:
+            agreement.refuse_loneliness()
 
     # Under DistributedDataParallel gradients come bucket by bucket, and it writes them back when backward ends.
 
@@ -448,11 +283,12 @@ class Optimizer(torch.optim.Optimizer):
         if not self._settling:
             self._settling = True
             engine = torch.autograd.Variable._execution_engine
-            here = weakref.ref(self)
+            here: Any = weakref.ref(self)
             # Queued twice, so as to come after DDP's own callback.
             engine.queue_callback(lambda: engine.queue_callback(lambda: here()._settle()))
+        index = self._index_of or {}
         for parameter in parameters:
-            i = self._index_of.get(id(parameter))
+            i = index.get(id(parameter))
             if i is not None:
                 self._overlap.gradient_came(i)
 
@@ -514,11 +350,15 @@ class Optimizer(torch.optim.Optimizer):
         own = arena.weights.clone()
         self._core.synced_weights(arena.weights)
         arena.publish()
+        self._shows_synced = True
         try:
             yield
         finally:
+            self._shows_synced = False
             arena.weights.copy_(own)
             arena.publish()
+
+    _shows_synced = False
 
     def stats(self) -> dict[str, Any]:
         """What the last step was, and totals: kinds of steps, bytes sent by this rank, bits per parameter and step."""
@@ -545,23 +385,3 @@ class Optimizer(torch.optim.Optimizer):
 
 def _or(returned: dict | None, before: dict) -> dict:
     return before if returned is None else returned
-
-
-def _initialised() -> bool:
-    return dist.is_available() and dist.is_initialized()
-
-
-def _begin_count(ends: tuple[int, int]) -> tuple[int, int]:
-    return ends[0], ends[1] - ends[0]
-
-
-def _by_strides(parameter: torch.Tensor) -> str:
-    """Names the layout of a parameter where it is not the usual one."""
-    strides = dense_strides(parameter)
-    return "" if parameter.is_contiguous() or strides != parameter.stride() else f" with strides {strides}"
-
-
-def _group_name(number: int, parameters: list) -> str:
-    """Checkpoints compare names: elements in another order belong to another group."""
-    layouts = "".join(f"{i}{_by_strides(p)}\n" for i, p in enumerate(parameters) if _by_strides(p))
-    return f"group {number}, strided {hashlib.sha256(layouts.encode()).hexdigest()[:8]}" if layouts else f"group {number}"

@@ -7,8 +7,9 @@ import textwrap
 from typing import Any
 
 from . import _core
+from .arguments import plain
 from .errors import InvalidArgument
-from .optimizer import Optimizer, plain
+from .optimizer import Optimizer
 
 _POSITIONAL = ("betas", "eps", "momentum", "beta", "weight_decay")  # after lr: torch's names, in torch's order
 _TORCH = {"beta1": "betas", "beta2": "betas", "epsilon": "eps"}  # torch's names of options that have another one

@@ -19,7 +19,7 @@ class Case:
     run: Callable[[], Any]
     check: Callable[[], None] | None = None
     bytes_sent: Callable[[], int] | None = None
-    repeats: int | None = None
+    repeats: int = 0
     seconds: list[float] = field(default_factory=list)
     refused: str = ""
 
@@ -60,8 +60,9 @@ def measure(cases: list[Case], repeats: int, seconds_a_case: float = 20.0) -> li
             running.append(case)
     for turn in range(repeats):
         for case in running:
-            if turn < case.repeats:
-                case.seconds.append(attempt(case, case.run))
+            seconds = attempt(case, case.run) if turn < case.repeats else None
+            if seconds is not None:
+                case.seconds.append(seconds)
     return running
 
 

@@ -28,7 +28,7 @@ class LaconicCallback(TrainerCallback):
 
     def __init__(self, resume_from: Any = None) -> None:
         self._resume_from = resume_from
-        self._optimizer: Optimizer | None = None
+        self._optimizer: Any = None  # an Optimizer, once training has begun
         self._control: Any = None
 
     def on_train_begin(self, args, state_of_run, control, optimizer=None, **_: Any) -> None:
