@@ -1,9 +1,15 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <string_view>
+#include <type_traits>
 
 #include "laconic/collective/mean.h"
 #include "laconic/core/error.h"
 #include "laconic/transport/metered.h"
+#include "laconic/transport/threads.h"
 #include "python/optimizer.h"
 
 namespace nb = nanobind;
@@ -12,28 +18,72 @@ using namespace nb::literals;
 namespace laconic::python {
 namespace {
 
-MeanConfig config_of(const std::string& kind, std::size_t elements, std::size_t scale_block,
-                     const std::string& scale_norm, bool bf16, std::uint32_t seed,
-                     std::uint32_t bucket) {
-  MeanConfig config{
-      .elements = elements, .scale_block = scale_block, .seed = seed, .bucket = bucket};
-  if (scale_norm != "l1" && scale_norm != "l2")
-    fail(Code::kInvalidArgument, "scale_norm is `{}`: l1 or l2", scale_norm);
-  config.scale_norm = scale_norm == "l1" ? kernels::Norm::kL1 : kernels::Norm::kL2;
-  const std::pair<const char*, std::pair<const char*, RandomForm>> kinds[] = {
-      {"dense", {bf16 ? "bf16" : "fp32", RandomForm::kTwoRound}},
-      {"one-bit", {"sign", RandomForm::kTwoRound}},
-      {"two-round", {"random-sign", RandomForm::kTwoRound}},
-      {"single-round", {"random-sign", RandomForm::kSingleRound}},
-      {"count", {"random-sign", RandomForm::kCount}}};
-  for (const auto& [text, chosen] : kinds)
-    if (kind == text) {
-      config.codec = chosen.first;
-      config.form = chosen.second;
-      return config;
+// An option of a mean as Python gives it. `read` throws nb::cast_error for another type or word.
+struct MeanOption {
+  std::string_view name, allowed;
+  void (*read)(MeanConfig&, nb::handle);
+};
+template <typename E>
+struct Choice {
+  std::string_view text;
+  E value;
+};
+
+template <auto kMember>
+void value(MeanConfig& config, nb::handle given) {
+  config.*kMember = nb::cast<std::remove_cvref_t<decltype(config.*kMember)>>(given);
+}
+template <auto kMember, const auto& kChoices>
+void choice(MeanConfig& config, nb::handle given) {
+  const auto text = nb::cast<std::string>(given);
+  for (const auto& [word, value] : kChoices)
+    if (word == text) {
+      config.*kMember = value;
+      return;
     }
-  fail(Code::kInvalidArgument, "no mean `{}`: dense, one-bit, two-round, single-round or count",
-       kind);
+  throw nb::cast_error();
+}
+
+constexpr Choice<kernels::Norm> kNorms[] = {{"l1", kernels::Norm::kL1}, {"l2", kernels::Norm::kL2}};
+constexpr Choice<Feedback> kFeedbacks[] = {{"full", Feedback::kFull},
+                                           {"ema", Feedback::kEma},
+                                           {"decay", Feedback::kDecay},
+                                           {"none", Feedback::kNone}};
+constexpr Choice<RandomForm> kForms[] = {{"two-round", RandomForm::kTwoRound},
+                                         {"single-round", RandomForm::kSingleRound},
+                                         {"count", RandomForm::kCount}};
+constexpr std::string_view kWhole = "a whole number >= 0", kNumber = "a number";
+
+// One line per option. make_mean() checks ranges.
+constexpr MeanOption kOptions[] = {
+    {"scale_block", kWhole, value<&MeanConfig::scale_block>},
+    {"scale_norm", "l1 or l2", choice<&MeanConfig::scale_norm, kNorms>},
+    {"quant_block", kWhole, value<&MeanConfig::quant_block>},
+    {"feedback", "full, ema, decay or none", choice<&MeanConfig::feedback, kFeedbacks>},
+    {"feedback_beta", kNumber, value<&MeanConfig::feedback_beta>},
+    {"feedback_reset", kWhole, value<&MeanConfig::feedback_reset>},
+    {"feedback_decay", kNumber, value<&MeanConfig::feedback_decay>},
+    {"form", "two-round, single-round or count", choice<&MeanConfig::form, kForms>},
+    {"seed", kWhole, value<&MeanConfig::seed>},
+    {"bucket", kWhole, value<&MeanConfig::bucket>},
+};
+
+// None leaves an option as it is by default.
+MeanConfig config_of(const std::string& codec, std::size_t elements, const nb::kwargs& options) {
+  MeanConfig config{.codec = codec, .elements = elements};
+  for (const auto& [key, given] : options) {
+    const auto name = nb::cast<std::string>(key);
+    const auto* const known = std::ranges::find(kOptions, name, &MeanOption::name);
+    if (known == std::end(kOptions)) fail(Code::kInvalidArgument, "a mean has no option {}", name);
+    if (given.is_none()) continue;
+    try {
+      known->read(config, given);
+    } catch (const nb::cast_error&) {
+      fail(Code::kInvalidArgument, "{}={}: it must be {}", name, nb::repr(given).c_str(),
+           known->allowed);
+    }
+  }
+  return config;
 }
 
 // A mean of its own: the whole chain below an optimizer, for comm hooks and measurements.
@@ -58,6 +108,7 @@ class OneMean {
   std::vector<State> state() { return mean_->state(); }
   std::string describe() const { return mean_->describe(); }
   std::uint64_t bytes() const { return traffic_.total().bytes(); }
+  std::uint64_t bad_blocks() const { return mean_->bad_blocks(); }
 
  private:
   Traffic traffic_;
@@ -67,6 +118,17 @@ class OneMean {
   std::unique_ptr<Mean> mean_;
 };
 
+// Those that average gradients: nothing is left out, or it is kept as a residual.
+std::vector<std::string> gradient_codecs() {
+  const auto alone = make_threads(1);
+  std::vector<std::string> all;
+  for (const std::string_view codec : mean_codecs()) {
+    OneMean mean({.codec = std::string(codec), .elements = 1}, *alone.front(), kFlat, 1);
+    if (is_exact(codec) || !mean.state().empty()) all.emplace_back(codec);
+  }
+  return all;
+}
+
 }  // namespace
 
 void bind_means(nb::module_& module) {
@@ -74,21 +136,20 @@ void bind_means(nb::module_& module) {
   nb::class_<OneMean>(module, "Mean")
       .def(
           "__init__",
-          [](OneMean* self, const std::string& kind, std::size_t elements, Transport& transport,
-             std::size_t scale_block, const std::string& scale_norm, bool bf16, std::uint32_t seed,
-             std::uint32_t bucket, int ranks_per_node, int threads) {
-            const MeanConfig config =
-                config_of(kind, elements, scale_block, scale_norm, bf16, seed, bucket);
+          [](OneMean* self, const std::string& codec, std::size_t elements, Transport& transport,
+             int ranks_per_node, int threads, const nb::kwargs& options) {
+            const MeanConfig config = config_of(codec, elements, options);
             nb::gil_scoped_release unlocked;
             new (self) OneMean(config, transport, ranks_per_node, threads);
           },
-          "kind"_a, "elements"_a, "transport"_a, nb::kw_only(), "scale_block"_a = 4096,
-          "scale_norm"_a = "l2", "bf16"_a = false, "seed"_a = 0, "bucket"_a = 0,
-          "ranks_per_node"_a = 0, "threads"_a = 1, nb::keep_alive<1, 4>())
+          "codec"_a, "elements"_a, "transport"_a, nb::kw_only(), "ranks_per_node"_a = 0,
+          "threads"_a = 1, "options"_a, nb::keep_alive<1, 4>())
       .def("reduce", &OneMean::reduce, nb::arg("values").noconvert(), Release())
       .def("state", [](nb::object self) { return pieces(nb::cast<OneMean&>(self).state(), self); })
       .def("describe", &OneMean::describe)
-      .def_prop_ro("bytes_sent", &OneMean::bytes);
+      .def_prop_ro("bytes_sent", &OneMean::bytes)
+      .def_prop_ro("bad_blocks", &OneMean::bad_blocks);
+  module.def("gradient_codecs", &gradient_codecs);
 }
 
 }  // namespace laconic::python

@@ -10,7 +10,8 @@
 from importlib.metadata import version
 
 from . import _core, optimizers
-from .ddp import OneBitState, ddp, one_bit_hook
+from .comm_hook import CodecState, OneBitState, codec_hook, one_bit_hook
+from .ddp import ddp
 from .deepspeed import from_deepspeed
 from .environment import init_process_group
 from .errors import Error, InvalidArgument, RankMissing, from_code
@@ -22,12 +23,14 @@ _core._error = from_code
 
 __version__ = version("laconic")
 __all__ = [
+    "CodecState",
     "Error",
     "InvalidArgument",
     "OneBitState",
     "Optimizer",
     "RankMissing",
     "Sharded",
+    "codec_hook",
     "consolidate",
     "ddp",
     "from_deepspeed",

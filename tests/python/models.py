@@ -1,6 +1,9 @@
 """Small models and data that the tests train on."""
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import laconic
 
 
 def network(seed=1, width=32):
@@ -29,3 +32,24 @@ def train(model, optimizer, steps, rank, first=1):
 
 def flat(model):
     return torch.cat([p.detach().float().reshape(-1) for p in model.parameters()])
+
+
+class Crossed(nn.Module):
+    """Layers that are used in another order than they are declared, so that DDP cuts other buckets after a step."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.layers = nn.ModuleList([nn.Linear(16, 16) for _ in range(6)])
+
+    def forward(self, x):
+        for i in (3, 0, 5, 1, 4, 2):
+            x = torch.tanh(self.layers[i](x))
+        return x
+
+
+def hooked(model, codec="int4", wrap=None, **options):
+    """The module under DistributedDataParallel with `wrap` of its arguments, averaged by laconic.codec_hook, and the state."""
+    wrapped, state = DistributedDataParallel(model, **(wrap or {})), laconic.CodecState(codec, **options)
+    wrapped.register_comm_hook(state, laconic.codec_hook)
+    return wrapped, state

@@ -86,11 +86,11 @@ def interrupt_inside(*names):
 
 
 def hooked():
-    """Rank 1 is killed in a backward pass with one_bit_hook."""
+    """Rank 1 is killed in a backward pass with codec_hook."""
     laconic.init_process_group(timeout=timedelta(seconds=60))
     rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
     model = torch.nn.parallel.DistributedDataParallel(network())
-    model.register_comm_hook(laconic.OneBitState(timeout=timedelta(seconds=20)), laconic.one_bit_hook)
+    model.register_comm_hook(laconic.CodecState(timeout=timedelta(seconds=20)), laconic.codec_hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     train(model, optimizer, 3, rank)
     if rank == 1:

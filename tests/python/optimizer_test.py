@@ -271,7 +271,7 @@ def test_arrays_are_never_converted():
         with pytest.raises(TypeError):
             _core.hash64(bad)
         with pytest.raises(TypeError):
-            _core.Mean("one-bit", 8, alone).reduce(bad)
+            _core.Mean("sign", 8, alone).reduce(bad)
         optimizer = _core.Optimizer({"algorithm": "adamw"}, good, torch.zeros(8), [], [], False, alone)
         with pytest.raises(TypeError):
             optimizer.synced_weights(bad)

@@ -28,8 +28,27 @@ def test_the_stub_is_what_the_registry_gives():
     assert STUB.read_text() == stub(), "run tests/python/stub.py"
 
 
-def test_type_checkers_find_what_is_wrong_and_nothing_else(tmp_path):
+@pytest.fixture(scope="module")
+def mypy(tmp_path_factory):
+    """Runs mypy, with what it has read of the packages before; returns what it printed."""
     pytest.importorskip("mypy")
+    folder = tmp_path_factory.mktemp("mypy")
+    skipped = "".join(f"[mypy-{name}.*]\nfollow_imports = skip\n" for name in ("torch", "transformers"))
+    (folder / "mypy.ini").write_text(f"[mypy]\nfollow_imports = silent\n{skipped}")
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "mypy", "--config-file", folder / "mypy.ini", "--cache-dir", folder, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+        return done.stdout + done.stderr
+
+    return run
+
+
+def test_the_types_of_the_package_fit(mypy):
+    assert mypy("-p", "laconic").startswith("Success"), mypy("-p", "laconic")
+
+
+def test_type_checkers_find_what_is_wrong_and_nothing_else(mypy, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
         "import laconic, torch\n"
@@ -37,11 +56,11 @@ def test_type_checkers_find_what_is_wrong_and_nothing_else(tmp_path):
         'laconic.ZeroOneAdam(weights, 1e-3, total_steps=100, double_every="auto", var_freeze_step=3).step()\n'
         "laconic.OneBitAdam(weights, variance_kapa=3)\n"
         'laconic.Birder(weights, lr=1e-2, exchange="three-round")\n'
+        'state: laconic.CodecState = laconic.OneBitState()\n'
+        "laconic.CodecState(codec=4)\n"
     )
-    (tmp_path / "mypy.ini").write_text("[mypy]\nfollow_imports = silent\n[mypy-torch.*]\nfollow_imports = skip\n")
-    command = [sys.executable, "-m", "mypy", "--config-file", tmp_path / "mypy.ini", "--cache-dir", tmp_path, program]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert [int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line] == [4, 5], done.stdout + done.stderr
+    found = mypy(program)
+    assert [int(line.split(":")[1]) for line in found.splitlines() if ": error:" in line] == [4, 5, 7], found
 
 
 def test_arguments_by_position_are_torchs():

@@ -10,14 +10,14 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from .. import _core, transport
-from ..ddp import OneBitState, one_bit_hook
+from ..comm_hook import OneBitState, one_bit_hook
 from ..errors import InvalidArgument
 from .chain import ChainedMean
 from .timing import Case, measure, row
 
 
-def _ours(kind: str, name: str, values: torch.Tensor, over: _core.Transport, **options: Any) -> Case:
-    mean = _core.Mean(kind, values.numel(), over, threads=torch.get_num_threads(), **options)
+def _ours(codec: str, name: str, values: torch.Tensor, over: _core.Transport, **options: Any) -> Case:
+    mean = _core.Mean(codec, values.numel(), over, threads=torch.get_num_threads(), **options)
     work = values.clone()
     last = [0, 0]
 
@@ -33,10 +33,10 @@ def _ours(kind: str, name: str, values: torch.Tensor, over: _core.Transport, **o
         dist.broadcast(first, 0)
         if not torch.equal(first, work):
             raise RuntimeError(f"{name}: ranks have different means")
-        if kind == "dense":
+        if codec in ("fp32", "bf16"):
             exact = values.clone()
             dist.all_reduce(exact)
-            torch.testing.assert_close(work, exact / dist.get_world_size(), atol=2e-2 if options else 1e-6, rtol=1e-2)
+            torch.testing.assert_close(work, exact / dist.get_world_size(), atol=2e-2 if codec == "bf16" else 1e-6, rtol=1e-2)
 
     return Case(name, run, check, lambda: last[1] - last[0])
 
@@ -135,10 +135,10 @@ def rows(
     plain, group = transport.connect()
     over = _core.emulated(plain, *emulate) if emulate else plain
     makers = [
-        ("laconic one-bit", lambda name: [_ours("one-bit", name, values, over)]),
-        ("laconic random-sign", lambda name: [_ours("single-round", name, values, over)]),
-        ("laconic dense fp32", lambda name: [_ours("dense", name, values, over)]),
-        ("laconic dense bf16", lambda name: [_ours("dense", name, values, over, bf16=True)]),
+        ("laconic one-bit", lambda name: [_ours("sign", name, values, over)]),
+        ("laconic random-sign", lambda name: [_ours("random-sign", name, values, over, form="single-round")]),
+        ("laconic dense fp32", lambda name: [_ours("fp32", name, values, over)]),
+        ("laconic dense bf16", lambda name: [_ours("bf16", name, values, over)]),
         ("torch all_reduce", lambda _: [_all_reduce(values, t) for t in (torch.float32, torch.bfloat16, torch.float16)]),
         ("packed bytes alone", lambda _: [_packed_bytes(elements)]),
         ("one-bit as a chain of torch operations", lambda _: [_chain(values)]),
