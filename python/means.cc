@@ -59,6 +59,8 @@ constexpr MeanOption kOptions[] = {
     {"scale_block", kWhole, value<&MeanConfig::scale_block>},
     {"scale_norm", "l1 or l2", choice<&MeanConfig::scale_norm, kNorms>},
     {"quant_block", kWhole, value<&MeanConfig::quant_block>},
+    {"top_k", kWhole, value<&MeanConfig::top_k>},
+    {"codec_down", "a codec", value<&MeanConfig::codec_down>},
     {"feedback", "full, ema, decay or none", choice<&MeanConfig::feedback, kFeedbacks>},
     {"feedback_beta", kNumber, value<&MeanConfig::feedback_beta>},
     {"feedback_reset", kWhole, value<&MeanConfig::feedback_reset>},

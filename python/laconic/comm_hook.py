@@ -29,13 +29,15 @@ class CodecState:
     own state_dict(), between any two steps, and goes on with the same bits.
 
     Args:
-        codec: fp32 or bf16 (exact sums), int8, int4, int2 or sign (so many bits per element); sign does not learn
-            under optimizers that square the gradient, such as Adam
+        codec: fp32 or bf16 (exact sums), int8, int4, int2 or sign (so many bits per element), or top-k (the largest
+            elements); sign does not learn under optimizers that square the gradient, such as Adam
+        codec_down: of the mean on its way back; None: int8 beside top-k, else codec
         feedback: what becomes of what a lossy codec left out: full, ema, decay or none
         feedback_beta: feedback = ema: weight of the residual before
         feedback_reset: feedback = ema begins anew after so many exchanges; 0: never
         feedback_decay: feedback = decay: factor of the residual
         quant_block: int8, int4, int2: elements per scale, a multiple of 64
+        top_k: top-k: elements of every 4096 that are sent
         scale_block: sign: elements per scale, a multiple of 64; 0: one scale per chunk
         scale_norm: sign: l1 or l2
         process_group: of the ranks that train together; None: all
@@ -52,11 +54,13 @@ class CodecState:
         self,
         codec: str = "int4",
         *,
+        codec_down: str | None = None,
         feedback: str = "ema",
         feedback_beta: float = 0.8,
         feedback_reset: int = 1024,
         feedback_decay: float = 0.95,
         quant_block: int = 256,
+        top_k: int = 128,
         scale_block: int = 4096,
         scale_norm: str = "l2",
         process_group: Any = None,
@@ -64,11 +68,13 @@ class CodecState:
         timeout: timedelta | None = None,
     ) -> None:
         options = dict(
+            codec_down=codec_down,
             feedback=feedback,
             feedback_beta=feedback_beta,
             feedback_reset=feedback_reset,
             feedback_decay=feedback_decay,
             quant_block=quant_block,
+            top_k=top_k,
             scale_block=scale_block,
             scale_norm=scale_norm,
         )
