@@ -215,7 +215,7 @@ void count_signs(const std::uint8_t* const* bits, const std::uint8_t* const* act
       for (int i = 0; i < ranks; ++i)
         plus += bit_of(active[i], w) && bit_of(bits[i], w * 64 + k) ? 1 : 0;
       for (int plane = 0; plane < planes; ++plane)
-        if ((plus >> plane & 1) != 0) set_bit(word + plane * 8, k);
+        if ((plus >> plane & 1) != 0) set_bit(word, static_cast<std::size_t>(plane) * 64 + k);
     }
   }
 }

@@ -24,7 +24,7 @@ inline int count_of(const std::uint8_t* counts, int planes, std::size_t k) {
   const std::uint8_t* word = counts + k / 64 * static_cast<std::size_t>(planes) * 8;
   int count = 0;
   for (int plane = 0; plane < planes; ++plane)
-    count += static_cast<int>(bit_of(word + plane * 8, k % 64)) << plane;
+    count += static_cast<int>(bit_of(word, static_cast<std::size_t>(plane) * 64 + k % 64)) << plane;
   return count;
 }
 

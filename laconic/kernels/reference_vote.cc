@@ -72,7 +72,7 @@ void add_counts(const std::uint8_t* const* counts, const std::uint8_t* const* vo
       std::int64_t plus = 0;
       for (int r = 0; r < messages; ++r) plus += count_of(counts[r], planes, w * 64 + k);
       for (int plane = 0; plane < planes_out; ++plane)
-        if ((plus >> plane & 1) != 0) set_bit(word + plane * 8, k);
+        if ((plus >> plane & 1) != 0) set_bit(word, static_cast<std::size_t>(plane) * 64 + k);
     }
   }
 }

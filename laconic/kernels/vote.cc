@@ -194,7 +194,7 @@ std::uint64_t majority_of(Ties ties, const std::uint8_t* counts, const std::uint
     std::uint64_t above = 0, equal = ~std::uint64_t{0};
     for (int j = planes - 1; j >= 0; --j) {
       std::uint64_t plane;
-      std::memcpy(&plane, of_word + j * 8, 8);
+      std::memcpy(&plane, of_word + static_cast<std::size_t>(j) * 8, 8);
       const std::uint64_t bit = (voters[w] >> 1 >> j & 1) != 0 ? ~std::uint64_t{0} : 0;
       above |= equal & plane & ~bit;
       equal &= ~(plane ^ bit);
@@ -221,7 +221,10 @@ void add_counts(const std::uint8_t* const* counts, const std::uint8_t* const* vo
       for (int j = 0; j < planes_out; ++j) {
         std::uint64_t plane = 0;
         if (j < planes)
-          std::memcpy(&plane, counts[r] + (w * static_cast<std::size_t>(planes) + j) * 8, 8);
+          std::memcpy(
+              &plane,
+              counts[r] + (w * static_cast<std::size_t>(planes) + static_cast<std::size_t>(j)) * 8,
+              8);
         const std::uint64_t either = sum[j] ^ plane;
         const std::uint64_t next = (sum[j] & plane) | (either & carry);
         sum[j] = either ^ carry;
