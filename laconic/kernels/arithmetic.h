@@ -125,6 +125,43 @@ LACONIC_HOST_DEVICE inline float signed_step(float lr, float decay, float r, flo
   return x * decay - lr * r;
 }
 
+// Votes: signs without randomness.
+
+// A value of 0, and votes that are equal, count as +1 where k + t is even and as -1 elsewhere, k the
+// position in the vector and t the step.
+struct Ties {
+  bool odd = false;  // t is
+};
+LACONIC_HOST_DEVICE inline bool tie_is_plus(Ties ties, std::uint64_t k) {
+  return (k % 2 == 0) != ties.odd;
+}
+LACONIC_HOST_DEVICE inline bool votes_plus(float c, bool tie) { return c > 0 || (c == 0 && tie); }
+LACONIC_HOST_DEVICE inline bool majority_is_plus(int plus, int voters, bool tie) {
+  return 2 * plus > voters || (2 * plus == voters && tie);
+}
+
+// Momentum whose sign moves the weights.
+
+struct LionMoments {
+  float beta1, one_minus_beta1, beta2, one_minus_beta2;
+};
+struct LionStep {
+  LionMoments moments;
+  float lr, decay;  // decay = 1 - lr*wd
+};
+// Returns c = beta1*m + (1-beta1)*g; then m = beta2*m + (1-beta2)*g.
+LACONIC_HOST_DEVICE inline float next_lion(const LionMoments& step, float g, float& m) {
+  const float c = step.beta1 * m + step.one_minus_beta1 * g;
+  m = step.beta2 * m + step.one_minus_beta2 * g;
+  return c;
+}
+// x = x*decay - lr*sgn(c), where sgn(0) = 0.
+LACONIC_HOST_DEVICE inline void lion_element(const LionStep& step, float g, float& m, float& x) {
+  const float c = next_lion(step.moments, g, m);
+  x = x * step.decay;
+  if (c != 0) x = x - copysignf(step.lr, c);
+}
+
 // SGD with momentum.
 
 struct SgdmStep {

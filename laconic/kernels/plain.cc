@@ -22,7 +22,8 @@ HWY_INLINE void move_as(const Traffic& t, std::size_t count) {
         word ^= more;
       }
     const auto base = hn::Set(d, static_cast<float>(word & 1));
-    for (std::size_t k = i; k < i + 64; k += kWidth) {
+    if constexpr (kReads + kUpdates + kWrites == 0) seen = hn::Or(seen, base);
+    for (std::size_t k = i; kReads + kUpdates + kWrites > 0 && k < i + 64; k += kWidth) {
       auto total = base;
       for (int r = 0; r < kReads; ++r) total = hn::Add(total, hn::LoadU(d, t.reads[r] + k));
       for (int u = 0; u < kUpdates; ++u)

@@ -6,12 +6,11 @@
 #define HWY_TARGET_INCLUDE "laconic/kernels/random_sign.cc"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "laconic/kernels/bf16-inl.h"
-#include "laconic/kernels/vector-inl.h"
+#include "laconic/kernels/words-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace laconic::kernels::HWY_NAMESPACE {
 
-constexpr std::size_t kWord = 64;
 constexpr float kSmallestBound = 0x1p-100F;
 
 #if HWY_TARGET == HWY_SCALAR
@@ -106,13 +105,6 @@ HWY_INLINE void draw_word(const Draw& draw, const Schedule& schedule, std::uint6
   clear_tail(count, bits);
 }
 
-// step(word, begin of the word, elements in it) for each word of `count` elements.
-template <class Step>
-HWY_INLINE void for_each_word(std::size_t count, const Step& step) {
-  for (std::size_t w = 0; w * kWord < count; ++w)
-    step(w, w * kWord, HWY_MIN(kWord, count - w * kWord));
-}
-
 template <class Bound>
 HWY_INLINE void draw_all(const Draw& draw, std::uint64_t begin, const float* m, std::size_t count,
                          std::uint8_t* bits, const Bound& bound) {
@@ -133,22 +125,6 @@ void DrawSigns(const Draw& draw, std::uint64_t begin, const float* m, const floa
   else
     draw_all(draw, begin, m, count, bits,
              [](auto d, std::size_t) HWY_ATTR { return hn::Set(d, 1.0F); });
-}
-
-// Whether any of the values that `load` gives in a word is not 0.
-template <class Load>
-HWY_INLINE bool any_nonzero(std::size_t count, const Load& load) {
-  auto seen = hn::Zero(Full());
-  bool tail = false;
-  for_each(count, [&](auto d, std::size_t i) HWY_ATTR {
-    const auto size = hn::Abs(load(d, i));
-    if constexpr (hn::MaxLanes(decltype(d)()) == kWidth)
-      seen = hn::Or(seen, size);
-    else
-      tail |= hn::GetLane(size) != 0;
-  });
-  const hn::RebindToUnsigned<Full> du;
-  return tail || !hn::AllTrue(du, hn::Eq(hn::BitCast(du, seen), hn::Zero(du)));
 }
 
 std::uint64_t BirderMomentsStep(const BirderMoments& s, const float* g, float* m, float* b,
@@ -254,8 +230,7 @@ HWY_INLINE void ratio_to(const float* m, const float* b, std::size_t count, cons
 }
 
 void RatioToBf16(const float* m, const float* b, std::size_t count, std::uint16_t* out) {
-  ratio_to(m, b, count,
-           [=](auto d, auto u, std::size_t i) HWY_ATTR { store_bf16(d, u, out + i); });
+  ratio_to(m, b, count, [=](auto d, auto u, std::size_t i) HWY_ATTR { store_bf16(d, u, out + i); });
 }
 
 void Ratio(const float* m, const float* b, std::size_t count, float* out) {

@@ -4,20 +4,12 @@
 #include <bit>
 #include <cmath>
 
+#include "laconic/kernels/reference_bits.h"
+
 namespace laconic::kernels::reference {
 namespace {
 
 bool is_dead(const float* live, std::size_t k) { return live != nullptr && live[k] == 0; }
-
-bool bit_of(const std::uint8_t* bits, std::size_t k) { return (bits[k / 8] >> (k % 8) & 1) != 0; }
-
-void set_bit(std::uint8_t* bits, std::size_t k) {
-  bits[k / 8] = static_cast<std::uint8_t>(bits[k / 8] | 1U << (k % 8));
-}
-
-std::size_t words_of(std::size_t count) { return (count + 63) / 64; }
-
-void clear_words(std::uint8_t* bits, std::size_t words) { std::fill_n(bits, words * 8, 0); }
 
 void add_to_lane(Lanes& lanes, std::size_t k, float p, Norm norm) {
   lanes.lane[k % 16] += weight_of(p, norm);
@@ -57,14 +49,6 @@ float uniform(const Draw& draw, std::uint64_t k) {
                                        draw.bucket, static_cast<std::uint32_t>(k / 8)},
                                       draw.key);
   return uniform_of(random[k % 8 / 2] >> (k % 2 * 16) & 0xFFFF);
-}
-
-int count_of(const std::uint8_t* counts, int planes, std::size_t k) {
-  const std::uint8_t* word = counts + k / 64 * static_cast<std::size_t>(planes) * 8;
-  int count = 0;
-  for (int plane = 0; plane < planes; ++plane)
-    count += static_cast<int>(bit_of(word + plane * 8, k % 64)) << plane;
-  return count;
 }
 
 std::uint16_t bf16_of(float value) {
@@ -212,7 +196,7 @@ void count_signs(const std::uint8_t* const* bits, const std::uint8_t* const* act
       for (int i = 0; i < ranks; ++i)
         plus += bit_of(active[i], w) && bit_of(bits[i], w * 64 + k) ? 1 : 0;
       for (int plane = 0; plane < planes; ++plane)
-        if ((plus >> plane & 1) != 0) set_bit(word + plane * 8, k);
+        if ((plus >> plane & 1) != 0) set_bit(word, static_cast<std::size_t>(plane) * 64 + k);
     }
   }
 }

@@ -5,6 +5,7 @@
 #include "laconic/kernels/random_sign.h"
 #include "laconic/kernels/sign.h"
 #include "laconic/kernels/update.h"
+#include "laconic/kernels/vote.h"
 
 // The scalar truth: each kernel again, under the contract of its own header, as a plain loop. Every
 // SIMD target gives these bits (the payload and sign of a NaN apart).
@@ -50,6 +51,21 @@ void counts_to_floats(const std::uint8_t* counts, const std::uint16_t* voters, i
 void ratio_to_bf16(const float* m, const float* b, std::size_t count, std::uint16_t* out) noexcept;
 void ratio(const float* m, const float* b, std::size_t count, float* out) noexcept;
 std::uint64_t activity(const float* values, std::size_t count) noexcept;
+
+// vote.h
+void lion_step(const LionStep& step, const float* g, float* m, float* x,
+               std::size_t count) noexcept;
+std::uint64_t lion_votes(const LionMoments& step, Ties ties, const float* g, float* m,
+                         std::size_t count, std::uint8_t* bits) noexcept;
+void vote(Ties ties, const float* c, std::size_t count, std::uint8_t* bits) noexcept;
+std::uint64_t majority(Ties ties, const std::uint8_t* const* bits,
+                       const std::uint8_t* const* active, int ranks, std::size_t words,
+                       std::uint8_t* out) noexcept;
+std::uint64_t majority_of(Ties ties, const std::uint8_t* counts, const std::uint16_t* voters,
+                          int planes, std::size_t words, std::uint8_t* out) noexcept;
+void add_counts(const std::uint8_t* const* counts, const std::uint8_t* const* voters, int messages,
+                int planes, std::size_t words, int planes_out, std::uint8_t* out,
+                std::uint16_t* voters_out) noexcept;
 
 // dense.h
 void add(const float* a, std::size_t count, float* acc) noexcept;

@@ -126,6 +126,14 @@ class Golden {
                        draw.key[0], draw.key[1], static_cast<std::uint32_t>(draw.stream), draw.rank,
                        draw.bucket);
   }
+  std::string json(Side& side, const Ties& ties) { return all(side, {"odd"}, ties.odd); }
+  std::string json(Side& side, const LionMoments& s) {
+    return all(side, {"beta1", "one_minus_beta1", "beta2", "one_minus_beta2"}, s.beta1,
+               s.one_minus_beta1, s.beta2, s.one_minus_beta2);
+  }
+  std::string json(Side& side, const LionStep& s) {
+    return all(side, {"moments", "lr", "decay"}, s.moments, s.lr, s.decay);
+  }
   std::string json(Side& side, const BirderMoments& s) {
     return all(side, {"beta", "one_minus_beta"}, s.beta, s.one_minus_beta);
   }
@@ -319,6 +327,43 @@ void record_random_sign(Golden& golden, Case& one) {
   }
 }
 
+void record_vote(Golden& golden, Case& one, Ties ties) {
+  const LionMoments moments{0.9F, 0.1F, 0.99F, 0.01F};
+  const std::size_t n = one.count(), words = one.words();
+  auto g = one.finite(), m = one.finite();
+  for (std::size_t k = 3; k < n; k += 7) g.values[k] = m.values[k] = k % 2 == 0 ? 0.0F : -0.0F;
+  const auto x = one.floats();
+  const auto bits = one.bits();
+  golden.record(LACONIC_BOTH(lion_step, "step", "g", "m", "x", "count"),
+                LionStep{moments, 0.013F, 0.9997F}, g, m, x, n);
+  golden.record(LACONIC_BOTH(lion_votes, "step", "ties", "g", "m", "count", "bits"), moments, ties,
+                g, m, n, bits);
+  golden.record(LACONIC_BOTH(vote, "ties", "c", "count", "bits"), ties, g, n, bits);
+  for (int ranks : {1, 3, 8, 20}) {
+    Arrays<std::uint8_t> votes, active, counts, voters;
+    const int planes = planes_of(ranks), sum = planes_of(3 * ranks);
+    for (int i = 0; i < ranks; ++i) {
+      votes.push_back(one.bits());
+      active.push_back(one.bytes((words + 7) / 8));
+    }
+    golden.record(LACONIC_BOTH(majority, "ties", "bits", "active", "ranks", "words", "out"), ties,
+                  votes, active, ranks, words, bits);
+    for (int i = 0; i < 3; ++i) {
+      counts.push_back(one.bytes(words * static_cast<std::size_t>(planes) * 8));
+      std::vector<std::uint8_t> number(2 * words);
+      for (std::size_t w = 0; w < words; w += 2) number[2 * w] = static_cast<std::uint8_t>(ranks);
+      voters.push_back(one.array(number));
+    }
+    const auto total = one.bytes(words * static_cast<std::size_t>(sum) * 8);
+    const auto all = one.array(std::vector<std::uint16_t>(words, static_cast<std::uint16_t>(2)));
+    golden.record(LACONIC_BOTH(add_counts, "counts", "voters", "messages", "planes", "words",
+                               "planes_out", "out", "voters_out"),
+                  counts, voters, 3, planes, words, sum, total, all);
+    golden.record(LACONIC_BOTH(majority_of, "ties", "counts", "voters", "planes", "words", "out"),
+                  ties, total, all, sum, words, bits);
+  }
+}
+
 bool record_all(const std::filesystem::path& directory) {
   Golden golden(directory);
   for (Kind kind : {Kind::kOrdinary, Kind::kMixed, Kind::kHuge, Kind::kTiny, Kind::kSpecial}) {
@@ -330,6 +375,8 @@ bool record_all(const std::filesystem::path& directory) {
     record_update(golden, one, 0);
     record_update(golden, one, 0.01F);
     record_random_sign(golden, one);
+    record_vote(golden, one, {.odd = false});
+    record_vote(golden, one, {.odd = true});
   }
   return golden.finish();
 }

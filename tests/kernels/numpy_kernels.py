@@ -286,6 +286,72 @@ def activity(values, count):
     return {"result": any_in_words(values != 0)}
 
 
+# vote.h
+
+
+def lion_moments(step, g, m):
+    """c and the next m."""
+    step = {name: F(value) for name, value in step.items()}
+    return (
+        step["beta1"] * m + step["one_minus_beta1"] * g,
+        step["beta2"] * m + step["one_minus_beta2"] * g,
+    )
+
+
+def ties_of(ties, count):
+    return (np.arange(count) + ties["odd"]) % 2 == 0
+
+
+def plus(ties, c):
+    return (c > 0) | ((c == 0) & ties_of(ties, len(c)))
+
+
+def most(ties, number, voters):
+    """The majority's bits, and which words have voters."""
+    all_of = voters.astype(np.int64).repeat(64)
+    up = (2 * number > all_of) | ((2 * number == all_of) & ties_of(ties, len(number)))
+    return {"out": pack(up & (all_of > 0)), "result": any_in_words(all_of > 0)}
+
+
+@kernel
+def lion_step(step, g, m, x, count):
+    c, m = lion_moments(step["moments"], g, m)
+    return {"m": m, "x": x * F(step["decay"]) - F(step["lr"]) * np.sign(c)}
+
+
+@kernel
+def lion_votes(step, ties, g, m, count, bits):
+    c, m = lion_moments(step, g, m)
+    return {"m": m, "bits": pack(plus(ties, c)), "result": any_in_words(g != 0)}
+
+
+@kernel
+def vote(ties, c, count, bits):
+    return {"bits": pack(plus(ties, c))}
+
+
+@kernel
+def majority(ties, bits, active, ranks, words, out):
+    says = np.stack([unpack(one, words) for one in active])
+    up = np.stack([unpack(one, words * 64) for one in bits]) & says.repeat(64, axis=1)
+    return most(ties, up.sum(axis=0), says.sum(axis=0))
+
+
+@kernel
+def majority_of(ties, counts, voters, planes, words, out):
+    return most(ties, counted(counts, planes, words * 64), voters)
+
+
+@kernel
+def add_counts(counts, voters, messages, planes, words, planes_out, out, voters_out):
+    total = sum(counted(one, planes, words * 64) for one in counts).reshape(words, 64)
+    sliced = np.stack([total >> plane & 1 for plane in range(planes_out)], axis=1).astype(bool)
+    return {
+        "out": np.packbits(sliced.reshape(-1), bitorder="little"),
+        "voters_out": sum(one.view("<u2").astype("<u2") for one in voters),
+    }
+
+
 # dense.h
 
 

@@ -4,16 +4,18 @@
 
 #include "laconic/kernels/reference.h"
 #include "tests/support/cases.h"
+#include "tests/support/votes.h"
 
 namespace laconic::kernels {
 namespace {
 
-using testing::Array;
-using testing::Arrays;
 using testing::Case;
+using testing::Counted;
 using testing::expect_same;
 using testing::for_each_case;
 using testing::for_each_size;
+using testing::kVoterCounts;
+using testing::Votes;
 
 const Draw kWorker{.key = {17, 4}, .stream = Stream::kWorkerDraw, .rank = 3, .bucket = 2};
 const Draw kOwner{
@@ -97,42 +99,9 @@ TEST_P(RandomSignKernels, BirderMomentsForgetWhatFellBelowTheSmallestScale) {
   }
 }
 
-// Votes of `ranks` ranks on the words of a case; some words rest on some ranks, one word in five on
-// all.
-struct Votes {
-  Votes(Case& one, int ranks) {
-    for (int i = 0; i < ranks; ++i) {
-      bits.push_back(one.bits());
-      active.push_back(one.bytes((one.words() + 7) / 8));
-      for (std::size_t w = 0; w < one.words(); w += 5)
-        active.back().values[w / 8] &= static_cast<std::uint8_t>(~(1U << (w % 8)));
-    }
-  }
-  Arrays<std::uint8_t> bits, active;
-};
-
-// What the owner has counted.
-struct Counted {
-  Counted(Case& one, int ranks) : planes(planes_of(ranks)) {
-    const Votes votes(one, ranks);
-    std::vector<const std::uint8_t*> bits, active;
-    for (const auto& array : votes.bits) bits.push_back(array.values.data());
-    for (const auto& array : votes.active) active.push_back(array.values.data());
-    counts = one.bytes(one.words() * static_cast<std::size_t>(planes) * 8);
-    voters = one.array(std::vector<std::uint16_t>(one.words()));
-    reference::count_signs(bits.data(), active.data(), ranks, one.words(), counts.values.data(),
-                           voters.values.data());
-  }
-  int planes;
-  Array<std::uint8_t> counts;
-  Array<std::uint16_t> voters;
-};
-
-constexpr int kRanks[] = {1, 2, 3, 4, 7, 8, 15, 16, 33};
-
 TEST_P(RandomSignKernels, CountSignsEqualsTheReference) {
   for_each_size([](Case& one) {
-    for (int ranks : kRanks) {
+    for (int ranks : kVoterCounts) {
       const Votes votes(one, ranks);
       const Counted out(one, ranks);
       expect_same(count_signs, reference::count_signs, votes.bits, votes.active, ranks, one.words(),
@@ -163,7 +132,7 @@ TEST_P(RandomSignKernels, CountSignsHoldsUpToTheMostRanks) {
 
 TEST_P(RandomSignKernels, RedrawEqualsTheReference) {
   for_each_size([](Case& one) {
-    for (int ranks : kRanks) {
+    for (int ranks : kVoterCounts) {
       const Counted in(one, ranks);
       for (std::uint64_t begin : {kBegins[0], kBegins[3]})
         expect_same(redraw, reference::redraw, kOwner, begin, in.counts, in.voters, in.planes,
@@ -196,7 +165,7 @@ TEST_P(RandomSignKernels, SignsToFloatsEqualsTheReference) {
 
 TEST_P(RandomSignKernels, CountsToFloatsEqualsTheReference) {
   for_each_size([](Case& one) {
-    for (int ranks : kRanks) {
+    for (int ranks : kVoterCounts) {
       const Counted in(one, ranks);
       expect_same(counts_to_floats, reference::counts_to_floats, in.counts, in.voters, in.planes,
                   one.count(), one.floats());
