@@ -19,13 +19,14 @@ class Coder {
   virtual ~Coder() = default;
   virtual Sizes sizes(std::size_t capacity) const = 0;
 
-  // Inside a node (hierarchies only): `share` writes this rank's values; `joined` is the node's.
+  // Inside a node (hierarchies only): this rank's values.
   virtual void share(const Range& range, const Source& source, std::span<std::byte> out) = 0;
-  virtual Source joined(const Range& range, std::span<const std::byte* const> shares) const = 0;
 
-  // Between nodes: every worker encodes for the owner of the range, the owner combines the messages
-  // into one, all decode it.
+  // Between nodes: every worker encodes for the owner of the range (its values, or what the ranks
+  // of its node shared), the owner combines the messages into one, all decode it.
   virtual void encode(const Range& range, const Source& source, std::span<std::byte> out) = 0;
+  virtual void encode_node(const Range& range, std::span<const std::byte* const> shares,
+                           std::span<std::byte> out) = 0;
   virtual void combine(const Range& range, std::span<const std::byte* const> messages,
                        std::span<std::byte> out) = 0;
   virtual void decode(const Range& range, std::span<const std::byte> message, int owner,
@@ -65,6 +66,8 @@ std::unique_ptr<Coder> make_feedback_coder(const MeanConfig& config, const Place
                                            Device& device);
 std::unique_ptr<Coder> make_random_sign_coder(const MeanConfig& config, const Place& place,
                                               Device& device);
+std::unique_ptr<Coder> make_vote_coder(const MeanConfig& config, const Place& place,
+                                       Device& device);
 
 // Names of residuals in checkpoints; role_of knows them.
 inline constexpr const char* kWorkerResidual = "worker_residual";

@@ -18,10 +18,11 @@ class FeedbackCoder final : public Coder {
 
   Sizes sizes(std::size_t capacity) const override { return sizes_of(*codec_, capacity); }
   void share(const Range& range, const Source& source, std::span<std::byte> out) override;
-  Source joined(const Range& range, std::span<const std::byte* const> shares) const override {
-    return NodeSum{shares, join_factor_, range.begin};
-  }
   void encode(const Range& range, const Source& source, std::span<std::byte> out) override;
+  void encode_node(const Range& range, std::span<const std::byte* const> shares,
+                   std::span<std::byte> out) override {
+    encode(range, NodeSum{shares, join_factor_, range.begin}, out);
+  }
   void combine(const Range& range, std::span<const std::byte* const> messages,
                std::span<std::byte> out) override;
   void decode(const Range& range, std::span<const std::byte> message, int owner,

@@ -77,16 +77,18 @@ CodecOptions options_of(const MeanConfig& config) {
 }
 
 bool draws(const MeanConfig& config) noexcept { return config.codec == "random-sign"; }
+bool votes(const MeanConfig& config) noexcept { return config.codec == kVote; }
 
 std::string_view codec_that_runs(const MeanConfig& config, int per_node, int nodes) {
-  const bool one_node = nodes == 1 && per_node > 1 && !draws(config);
+  const bool one_node = nodes == 1 && per_node > 1 && !sends_signs(config);
   const bool gives_way = one_node && !make_codec(config.codec, options_of(config))->exact();
   return gives_way ? std::string_view("fp32") : std::string_view(config.codec);
 }
 
 Layout layout_of(const MeanConfig& config, int per_node, int nodes, int useful_slices) {
   constexpr std::size_t kLargestExact = std::size_t{1} << 20, kLargest = std::size_t{8} << 20;
-  if (draws(config)) return {config.elements, per_node, nodes, kTile, kLargest, useful_slices};
+  if (sends_signs(config))
+    return {config.elements, per_node, nodes, kTile, kLargest, useful_slices};
   // Blocks are those of the codec that was asked for: they are bad as a whole even if another runs.
   const auto asked = make_codec(config.codec, options_of(config));
   const std::size_t grain = asked->exact() ? tile_of(config.scale_block) : asked->block();
@@ -99,17 +101,20 @@ Sizes sizes_of(const Codec& codec, std::size_t capacity) {
   return {.share = sizeof(float) * capacity, .up = message, .down = message};
 }
 
-Sizes random_sign_sizes(RandomForm form, int nodes, std::size_t capacity) {
+Sizes sign_sizes(const MeanConfig& config, int per_node, int nodes, std::size_t capacity) {
   const std::size_t signs = wire::random_signs_size(capacity);
-  return {.share = wire::ratios_size(capacity),
-          .up = signs,
-          .down = form == RandomForm::kCount
-                      ? wire::counts_size(capacity, kernels::planes_of(nodes))
-                      : signs};
+  const auto counts = [&](int ranks) {
+    return wire::counts_size(capacity, kernels::planes_of(ranks));
+  };
+  const bool votes_of_ranks = votes(config);
+  const int voters = votes_of_ranks ? nodes * per_node : nodes;
+  return {.share = votes_of_ranks ? wire::votes_size(capacity) : wire::ratios_size(capacity),
+          .up = votes_of_ranks && per_node > 1 ? counts(per_node) : signs,
+          .down = config.form == RandomForm::kCount ? counts(voters) : signs};
 }
 
 Sizes sizes_of(const MeanConfig& config, int per_node, int nodes, std::size_t capacity) {
-  if (draws(config)) return random_sign_sizes(config.form, nodes, capacity);
+  if (sends_signs(config)) return sign_sizes(config, per_node, nodes, capacity);
   return sizes_of(*make_codec(codec_that_runs(config, per_node, nodes), options_of(config)),
                   capacity);
 }

@@ -39,8 +39,13 @@ class Layout {
 
 CodecOptions options_of(const MeanConfig& config);
 
-// Whether the mean draws random signs; all other codecs are those of make_codec.
+// Whether the mean draws random signs, or counts votes; all other codecs are those of make_codec.
 bool draws(const MeanConfig& config) noexcept;
+bool votes(const MeanConfig& config) noexcept;
+// Either: no codec, no scales, no residual.
+inline bool sends_signs(const MeanConfig& config) noexcept {
+  return draws(config) || votes(config);
+}
 
 // The codec that really runs: inside a single node of several ranks a lossy one is replaced by fp32.
 std::string_view codec_that_runs(const MeanConfig& config, int per_node, int nodes);
@@ -50,7 +55,7 @@ Layout layout_of(const MeanConfig& config, int per_node, int nodes, int useful_s
 
 // Bytes of the messages for a slice of `capacity` elements, as coders and the planner count them.
 Sizes sizes_of(const Codec& codec, std::size_t capacity);
-Sizes random_sign_sizes(RandomForm form, int nodes, std::size_t capacity);
+Sizes sign_sizes(const MeanConfig& config, int per_node, int nodes, std::size_t capacity);
 // Of the mean that make_mean makes. REQUIRES: not a single round.
 Sizes sizes_of(const MeanConfig& config, int per_node, int nodes, std::size_t capacity);
 

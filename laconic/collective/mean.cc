@@ -12,8 +12,8 @@
 namespace laconic::inline collective {
 namespace {
 
-constexpr std::string_view kCodecs[] = {"fp32", "bf16", "int8",       "int4",
-                                        "int2", "sign", "random-sign"};
+constexpr std::string_view kCodecs[] = {"fp32", "bf16", "int8",        "int4",
+                                        "int2", "sign", "random-sign", "vote"};
 
 const char* name(Feedback feedback) {
   static constexpr const char* kNames[] = {"full", "ema", "decay", "none"};
@@ -48,9 +48,12 @@ std::string problem(const MeanConfig& config, const Nodes& nodes) {
   if (!config.pending.empty() && config.pending.size() != config.elements)
     return fmt::format("pending has {} elements, the mean {}: they must be equal",
                        config.pending.size(), config.elements);
-  if (!config.pending.empty() && (draws(config) || config.feedback == Feedback::kNone))
+  if (!config.pending.empty() && (sends_signs(config) || config.feedback == Feedback::kNone))
     return fmt::format("a {} mean {} has no residual: leave pending empty", config.codec,
-                       draws(config) ? "of any form" : "without feedback");
+                       sends_signs(config) ? "of any form" : "without feedback");
+  if (votes(config) && config.form == RandomForm::kSingleRound)
+    return "a vote in a single round: every rank is heard, so give two-round (the majority) or "
+           "count";
   if (!config.pending.empty() && config.feedback == Feedback::kEma)
     return "a mean with ema feedback keeps its residual itself: leave pending empty";
   if (!(config.feedback_beta >= 0 && config.feedback_beta < 1))
@@ -99,7 +102,7 @@ Role role_of(std::string_view name) noexcept {
 std::span<const std::string_view> mean_codecs() noexcept { return kCodecs; }
 
 bool is_exact(std::string_view codec) {
-  return codec != "random-sign" && make_codec(codec)->exact();
+  return !sends_signs({.codec = std::string(codec)}) && make_codec(codec)->exact();
 }
 
 std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Device& device) {
@@ -121,9 +124,10 @@ std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, De
                     .shard_count = shard.count,
                     .chunk_begin = chunk.begin,
                     .chunk_count = chunk.count};
-  return std::make_unique<Pipeline>(config.elements, nodes, layout,
-                                    draws(config) ? make_random_sign_coder(config, place, device)
-                                                  : make_feedback_coder(config, place, device));
+  const auto make = draws(config)   ? make_random_sign_coder
+                    : votes(config) ? make_vote_coder
+                                    : make_feedback_coder;
+  return std::make_unique<Pipeline>(config.elements, nodes, layout, make(config, place, device));
 }
 
 void Mean::reduce(std::span<float> values) {

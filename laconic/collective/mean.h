@@ -43,8 +43,11 @@ enum class RandomForm : std::uint8_t { kTwoRound, kSingleRound, kCount };
 // `feedback_reset` exchanges; decay*r; or 0.
 enum class Feedback : std::uint8_t { kFull, kEma, kDecay, kNone };
 
+// The codec whose form is a method's own option.
+inline constexpr std::string_view kVote = "vote";
+
 // The codecs of a mean: fp32 and bf16 (exact sums), int8, int4, int2 and sign (so many bits, one
-// bit), random-sign (no residual).
+// bit), random-sign and vote (one bit, no residual).
 std::span<const std::string_view> mean_codecs() noexcept;
 // Whole numbers travel and nothing is left out. Error(kInvalidArgument) for an unknown name.
 bool is_exact(std::string_view codec);
@@ -59,7 +62,7 @@ struct MeanConfig {
   double feedback_beta = 0.8;                     // kEma: in [0, 1)
   std::int64_t feedback_reset = 1024;             // kEma: exchanges; 0: never
   double feedback_decay = 0.95;                   // kDecay: in [0, 1]
-  RandomForm form = RandomForm::kTwoRound;        // random-sign
+  RandomForm form = RandomForm::kTwoRound;        // random-sign; vote: but for kSingleRound
   std::uint32_t seed = 0, bucket = 0;             // random-sign: keys of the random numbers
   // Memory of the caller, as long as the vector, that takes the worker residual: the source then
   // gives values that already hold it. Empty: the mean keeps the residual and adds it.
@@ -68,7 +71,7 @@ struct MeanConfig {
 
 // What one exchange needs beside its values.
 struct Round {
-  std::uint64_t step = 0;  // keys the random numbers
+  std::uint64_t step = 0;  // keys the random numbers, and decides ties
   // Lossy codecs: elements that are 0 here take no part (empty: all do).
   std::span<const float> live = {};
 };

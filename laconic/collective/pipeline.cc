@@ -81,7 +81,7 @@ void Pipeline::encode(std::size_t slice, const Source& source) {
       continue;
     }
     for (std::size_t r = 0; r < shares.size(); ++r) part_[r] = shares[r] + times(chunk, size.share);
-    coder_->encode(range, coder_->joined(range, {part_.data(), shares.size()}), to);
+    coder_->encode_node(range, {part_.data(), shares.size()}, to);
   }
   encoded_.post(slice);
 }

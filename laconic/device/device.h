@@ -18,6 +18,7 @@ struct CombineMessages;
 struct DecodeMessage;
 struct ShareSigns;
 struct DrawSigns;
+struct CastVotes;
 struct CountSigns;
 struct ReadSigns;
 
@@ -40,10 +41,11 @@ class Device {
 
   virtual void share(const ShareSigns& job) = 0;
   virtual void draw(const DrawSigns& job) = 0;
+  virtual void vote(const CastVotes& job) = 0;
   virtual void count(const CountSigns& job) = 0;
   virtual void read(const ReadSigns& job) = 0;
 
-  // Before the first combine or count of so many messages.
+  // Before the first combine of so many messages, or count of so many ranks.
   virtual void reserve(const Codec* codec, std::size_t messages) = 0;
   // For work on bytes of the host, between calls.
   virtual Pool& pool() noexcept = 0;

@@ -5,6 +5,7 @@
 
 #include "laconic/kernels/dense.h"
 #include "laconic/kernels/random_sign.h"
+#include "laconic/kernels/vote.h"
 
 namespace laconic::inline device {
 namespace {
@@ -271,34 +272,90 @@ void HostDevice::draw(const DrawSigns& job) {
                  });
 }
 
+void HostDevice::vote(const CastVotes& job) {
+  const Range& range = job.range;
+  for_each_piece(pool_, range.begin, range.count, kTile,
+                 [&](std::size_t begin, std::size_t count, int thread) {
+                   const std::size_t at = begin - range.begin;
+                   Tile tile{.begin = begin,
+                             .count = count,
+                             .values = scratch(thread),
+                             .random = true,
+                             .ties = &job.ties,
+                             .bits = job.bits + at / 8};
+                   fill(job.source, tile);
+                   cast_votes(tile);
+                   store_activity(tile.active, count, job.active + at / kWord / 8);
+                 });
+}
+
+namespace {
+
+// What the messages of a job have in one tile. Memory after the pointers holds counts and voters.
+struct Tally {
+  Tally(const CountSigns& job, std::size_t word, std::size_t words, std::byte* memory)
+      : words(words), bits(reinterpret_cast<const std::uint8_t**>(memory)) {
+    const std::size_t messages = job.bits.size();
+    const auto planes = static_cast<std::size_t>(std::max(job.planes, 1));
+    extras = bits + messages;
+    for (std::size_t r = 0; r < messages; ++r) {
+      bits[r] = job.bits[r] + 8 * planes * word;
+      extras[r] = job.extras[r] + (job.planes > 0 ? 2 * word : word / 8);
+    }
+    counts = reinterpret_cast<std::uint8_t*>(extras + messages);
+    voters = reinterpret_cast<std::uint16_t*>(counts + kTileWords * plane_bytes(job));
+  }
+  static std::size_t plane_bytes(const CountSigns& job) {
+    return 8 * static_cast<std::size_t>(job.planes_out);
+  }
+
+  void count(const CountSigns& job) const {
+    const int messages = static_cast<int>(job.bits.size());
+    if (job.planes > 0)
+      kernels::add_counts(bits, extras, messages, job.planes, words, job.planes_out, counts,
+                          voters);
+    else
+      kernels::count_signs(bits, extras, messages, words, counts, voters);
+  }
+
+  std::size_t words;
+  const std::uint8_t **bits, **extras;
+  std::uint8_t* counts;
+  std::uint16_t* voters;
+};
+
+// The signs of a tile, and its activity.
+std::uint64_t settle(const CountSigns& job, const Tally& tally, std::size_t begin,
+                     std::size_t count, std::uint8_t* out) {
+  if (job.ties && job.planes == 0)
+    return kernels::majority(*job.ties, tally.bits, tally.extras, static_cast<int>(job.bits.size()),
+                             tally.words, out);
+  tally.count(job);
+  if (job.ties)
+    return kernels::majority_of(*job.ties, tally.counts, tally.voters, job.planes_out, tally.words,
+                                out);
+  kernels::redraw(*job.redraw, begin, tally.counts, tally.voters, job.planes_out, count, out);
+  std::uint64_t any = 0;
+  for (std::size_t w = 0; w < tally.words; ++w) any |= std::uint64_t{tally.voters[w] != 0} << w;
+  return any;
+}
+
+}  // namespace
+
 void HostDevice::count(const CountSigns& job) {
   const Range& range = job.range;
-  const std::size_t messages = job.bits.size();
-  const int planes = kernels::planes_of(static_cast<int>(messages));
-  const auto plane_bytes = 8 * static_cast<std::size_t>(planes);
-  for_each_piece(
-      pool_, range.begin, range.count, kTile,
-      [&](std::size_t begin, std::size_t count, int thread) {
-        const std::size_t at = begin - range.begin, word = at / kWord, words = words_of(count);
-        auto** bits = reinterpret_cast<const std::uint8_t**>(workspace(thread));
-        const std::uint8_t** active = bits + messages;
-        for (std::size_t r = 0; r < messages; ++r) {
-          bits[r] = job.bits[r] + at / 8;
-          active[r] = job.active[r] + word / 8;
-        }
-        auto* counts = reinterpret_cast<std::uint8_t*>(active + messages);
-        auto* voters = reinterpret_cast<std::uint16_t*>(counts + kTileWords * plane_bytes);
-        kernels::count_signs(bits, active, static_cast<int>(messages), words, counts, voters);
-        if (!job.redraw) {
-          std::memcpy(job.out + word * plane_bytes, counts, words * plane_bytes);
-          std::memcpy(job.extras + 2 * word, voters, 2 * words);
-          return;
-        }
-        kernels::redraw(*job.redraw, begin, counts, voters, planes, count, job.out + at / 8);
-        std::uint64_t any = 0;
-        for (std::size_t w = 0; w < words; ++w) any |= std::uint64_t{voters[w] != 0} << w;
-        store_activity(any, count, job.extras + word / 8);
-      });
+  for_each_piece(pool_, range.begin, range.count, kTile,
+                 [&](std::size_t begin, std::size_t count, int thread) {
+                   const std::size_t at = begin - range.begin, word = at / kWord;
+                   const Tally tally(job, word, words_of(count), workspace(thread));
+                   if (job.redraw || job.ties)
+                     return store_activity(settle(job, tally, begin, count, job.out + at / 8),
+                                           count, job.out_extras + word / 8);
+                   tally.count(job);
+                   const std::size_t bytes = Tally::plane_bytes(job);
+                   std::memcpy(job.out + word * bytes, tally.counts, tally.words * bytes);
+                   std::memcpy(job.out_extras + 2 * word, tally.voters, 2 * tally.words);
+                 });
 }
 
 void HostDevice::read(const ReadSigns& job) {

@@ -19,6 +19,7 @@ class HostDevice final : public Device {
   void decode(const DecodeMessage& job) override;
   void share(const ShareSigns& job) override;
   void draw(const DrawSigns& job) override;
+  void vote(const CastVotes& job) override;
   void count(const CountSigns& job) override;
   void read(const ReadSigns& job) override;
   void reserve(const Codec* codec, std::size_t messages) override;
@@ -52,5 +53,7 @@ bool fill(const Source& source, Tile& tile);
 bool fill_floats(const Source& source, std::size_t begin, std::size_t count, bool fallback,
                  float* out);
 void take(const Sink& sink, std::size_t begin, std::span<const float> mean);
+// Votes by the values of a filled tile, where its source has not done so. REQUIRES: tile.ties.
+void cast_votes(Tile& tile);
 
 }  // namespace laconic::inline device

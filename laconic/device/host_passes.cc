@@ -6,6 +6,7 @@
 #include "laconic/kernels/random_sign.h"
 #include "laconic/kernels/sign.h"
 #include "laconic/kernels/update.h"
+#include "laconic/kernels/vote.h"
 
 namespace laconic::inline device {
 namespace {
@@ -37,8 +38,6 @@ void for_each_finite(const BadBlocks& bad, std::size_t begin, std::span<const fl
   });
 }
 
-constexpr auto kNothing = [](std::size_t, std::size_t) {};
-
 // work(begin, values, floor) for the parts of a mean that lie in one block each. Exact and flat
 // means come in tiles that may hold several blocks.
 template <typename Work>
@@ -66,30 +65,50 @@ bool leave_out(Counter* exact_bad) {
   return true;
 }
 
-// The activity of `count` elements from `begin` on. Bad blocks are found one by one where they are
-// made of whole words of the tile.
-std::uint64_t update_moments(const SignMoments& source, const Tile& tile, std::size_t begin,
-                             std::size_t count) {
-  static const kernels::Draw kNone;
-  const float* g = source.g + begin;
+// The activity of `count` elements from `begin` on. update(begin, count, word) gives that of what is
+// finite, which begins with word `word` of the tile; the rest is counted, and its `bits` (null: none)
+// are 0. Bad blocks are found one by one where they are made of whole words of the tile.
+template <typename Update>
+std::uint64_t activity_of(const BadBlocks& bad, const float* g, const Tile& tile,
+                          std::uint8_t* bits, std::size_t begin, std::size_t count,
+                          const Update& update) {
   const std::size_t word = (begin - tile.begin) / kWord;
-  if (kernels::all_finite(g, count))
-    return kernels::birder_moments(source.step, g, source.m + begin, source.b + begin, count,
-                                   tile.draw ? *tile.draw : kNone, begin,
-                                   tile.draw ? tile.wanted >> word : 0,
-                                   tile.draw ? tile.bits + 8 * word : nullptr)
-           << word;
-  const std::size_t block = source.bad.block;
-  if (block == 0 || count <= block || kTile % block != 0) {
-    note(source.bad);
-    if (tile.draw) std::memset(tile.bits + 8 * word, 0, (count + kWord - 1) / kWord * 8);
+  if (kernels::all_finite(g + begin, count)) return update(begin, count, word) << word;
+  if (bad.block == 0 || count <= bad.block || kTile % bad.block != 0) {
+    note(bad);
+    if (bits) std::memset(bits + 8 * word, 0, (count + kWord - 1) / kWord * 8);
     return 0;
   }
   std::uint64_t active = 0;
-  for_each_block(block, begin, count, [&](std::size_t at, std::size_t n) {
-    active |= update_moments(source, tile, at, n);
+  for_each_block(bad.block, begin, count, [&](std::size_t at, std::size_t n) {
+    active |= activity_of(bad, g, tile, bits, at, n, update);
   });
   return active;
+}
+
+std::uint64_t update_moments(const SignMoments& source, const Tile& tile) {
+  static const kernels::Draw kNone;
+  return activity_of(source.bad, source.g, tile, tile.draw ? tile.bits : nullptr, tile.begin,
+                     tile.count, [&](std::size_t begin, std::size_t count, std::size_t word) {
+                       return kernels::birder_moments(source.step, source.g + begin,
+                                                      source.m + begin, source.b + begin, count,
+                                                      tile.draw ? *tile.draw : kNone, begin,
+                                                      tile.draw ? tile.wanted >> word : 0,
+                                                      tile.draw ? tile.bits + 8 * word : nullptr);
+                     });
+}
+
+std::uint64_t update_votes(const LionVotes& source, const Tile& tile, std::uint8_t* bits) {
+  return activity_of(source.bad, source.g, tile, bits, tile.begin, tile.count,
+                     [&](std::size_t begin, std::size_t count, std::size_t word) {
+                       return kernels::lion_votes(source.step, source.ties, source.g + begin,
+                                                  source.m + begin, count, bits + 8 * word);
+                     });
+}
+
+// Of the words of a tile, as bytes.
+const std::uint8_t* activity_bytes(const Tile& tile) {
+  return reinterpret_cast<const std::uint8_t*>(&tile.active);
 }
 
 // The most ranks of a node; make_mean refuses more.
@@ -166,13 +185,21 @@ struct FillTile {
     return good || !g || tile.fallback || leave_out(source.exact_bad);
   }
   bool operator()(const SignMoments& source) const {
-    tile.active = update_moments(source, tile, tile.begin, tile.count);
+    tile.active = update_moments(source, tile);
     tile.drawn = tile.draw != nullptr;
     tile.bounds = source.b + tile.begin;
     if (tile.random)
       tile.values = source.m + tile.begin;
     else
       kernels::ratio(source.m + tile.begin, tile.bounds, tile.count, tile.values);
+    return true;
+  }
+  bool operator()(const LionVotes& source) const {
+    std::uint8_t own[kTile / 8];
+    std::uint8_t* bits = tile.ties ? tile.bits : own;
+    tile.active = update_votes(source, tile, bits);
+    tile.drawn = tile.ties != nullptr;
+    if (!tile.drawn) kernels::signs_to_floats(bits, activity_bytes(tile), tile.count, tile.values);
     return true;
   }
   template <typename Node>
@@ -213,7 +240,10 @@ struct FillTile {
   bool operator()(const RecordedSource& source) const {
     const bool good = fill(*source.of, tile);
     float* to = source.values + tile.begin;
-    if (tile.random)
+    if (tile.ties) {
+      cast_votes(tile);
+      kernels::signs_to_floats(tile.bits, activity_bytes(tile), tile.count, to);
+    } else if (tile.random)
       kernels::ratio(tile.values, tile.bounds, tile.count, to);
     else
       std::memcpy(to, tile.values, 4 * tile.count);
@@ -229,27 +259,31 @@ struct TakeTile {
   void operator()(const Store& sink) const {
     std::memcpy(sink.to + begin, mean.data(), mean.size_bytes());
   }
+  // Bad blocks are left.
+  template <typename Update>
+  void where_finite(const BadBlocks& bad, const Update& update) const {
+    for_each_finite(bad, begin, mean, update, [](std::size_t, std::size_t) {});
+  }
   void operator()(const SgdmUpdate& sink) const {
-    for_each_finite(
-        sink.bad, begin, mean,
-        [&](std::size_t at, std::span<const float> part) {
-          kernels::sgdm(sink.step, part.data(), sink.m + at, sink.x + at, part.size());
-        },
-        kNothing);
+    where_finite(sink.bad, [&](std::size_t at, std::span<const float> part) {
+      kernels::sgdm(sink.step, part.data(), sink.m + at, sink.x + at, part.size());
+    });
+  }
+  void operator()(const LionUpdate& sink) const {
+    where_finite(sink.bad, [&](std::size_t at, std::span<const float> part) {
+      kernels::lion_step(sink.step, part.data(), sink.m + at, sink.x + at, part.size());
+    });
   }
   void operator()(const AdamWUpdate& sink) const {
-    for_each_finite(
-        sink.bad, begin, mean,
-        [&](std::size_t at, std::span<const float> part) {
-          for (const AdamPart& one : sink.parts) {
-            const std::size_t from = std::max(at, one.begin);
-            const std::size_t to = std::min(at + part.size(), one.begin + one.count);
-            if (from < to)
-              kernels::adamw(one.step, part.data() + (from - at), sink.m + from, sink.v + from,
-                             sink.x + from, to - from);
-          }
-        },
-        kNothing);
+    where_finite(sink.bad, [&](std::size_t at, std::span<const float> part) {
+      for (const AdamPart& one : sink.parts) {
+        const std::size_t from = std::max(at, one.begin);
+        const std::size_t to = std::min(at + part.size(), one.begin + one.count);
+        if (from < to)
+          kernels::adamw(one.step, part.data() + (from - at), sink.m + from, sink.v + from,
+                         sink.x + from, to - from);
+      }
+    });
   }
   void operator()(const MomentsUpdate& sink) const {
     for_each_finite(
@@ -325,6 +359,11 @@ bool fill_floats(const Source& source, std::size_t begin, std::size_t count, boo
     if (tile.values != out + at) std::memcpy(out + at, tile.values, 4 * tile.count);
   }
   return good;
+}
+
+void cast_votes(Tile& tile) {
+  if (!tile.drawn) kernels::vote(*tile.ties, tile.values, tile.count, tile.bits);
+  tile.drawn = true;
 }
 
 void take(const Sink& sink, std::size_t begin, std::span<const float> mean) {

@@ -87,13 +87,25 @@ struct ShareSigns {
   std::uint8_t* active = nullptr;
 };
 
-// The number of +1 among the messages' active words: drawn again (`redraw`) into bits and activity,
-// or as bit planes and voters.
+// Votes of a range: the signs of the source's values. Bits and activity begin with the range.
+struct CastVotes {
+  Range range;
+  Source source;
+  kernels::Ties ties;
+  std::uint8_t *bits = nullptr, *active = nullptr;
+};
+
+// The number of +1 among the messages' active words: drawn again (`redraw`) or decided by the
+// majority (`ties`) into bits and activity, or as bit planes and voters. Messages are signs with
+// their activity, or such counts themselves.
 struct CountSigns {
   Range range;
-  std::span<const std::uint8_t*const> bits, active;
-  const kernels::Draw* redraw = nullptr;  // null: counts
-  std::uint8_t *out = nullptr, *extras = nullptr;
+  std::span<const std::uint8_t*const> bits, extras;
+  int planes = 0;      // of the messages; 0: signs
+  int planes_out = 0;  // of the sum
+  const kernels::Draw* redraw = nullptr;
+  const kernels::Ties* ties = nullptr;  // both null: counts
+  std::uint8_t *out = nullptr, *out_extras = nullptr;
 };
 
 // Signs with their activity, or counts (`planes` > 0) with their voters.

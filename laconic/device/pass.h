@@ -25,7 +25,7 @@ inline constexpr std::size_t kTile = 4096;
 
 // A piece of the vector that stays in L1, for functions of the host (Fill). It writes this rank's
 // values to `values`, or points it at memory of its own that stays as it is until the exchange is
-// over. What follows `random` concerns random signs only.
+// over. What follows `random` concerns signs only.
 struct Tile {
   std::size_t begin = 0, count = 0;
   float* values = nullptr;
@@ -37,6 +37,7 @@ struct Tile {
   // Not null: the `wanted` words may be drawn at once into `bits`; then `drawn` is set.
   const kernels::Draw* draw = nullptr;
   std::uint64_t wanted = ~0ULL;
+  const kernels::Ties* ties = nullptr;  // not null: the same for votes
   std::uint8_t* bits = nullptr;
   bool drawn = false;
 };
@@ -104,6 +105,16 @@ struct SignMoments {
   BadBlocks bad;
 };
 
+// Updates m and gives the signs of c = beta1*m + (1-beta1)*g, whose ties are `ties`. A bad block's m
+// stays, and its words are not active: 0.
+struct LionVotes {
+  kernels::LionMoments step;
+  kernels::Ties ties;
+  const float* g;
+  float* m;
+  BadBlocks bad;
+};
+
 // What the ranks of a node shared of a range that begins at `begin`: the sum of fp32 values, in rank
 // order, times `factor`.
 struct NodeSum {
@@ -141,8 +152,8 @@ struct RecordedSource {
   float* values;
 };
 
-struct Source : std::variant<Fill, Values, Momentum, PendingMomentum, SignMoments, NodeSum,
-                             NodeSigns, Corrected, RecordedSource> {
+struct Source : std::variant<Fill, Values, Momentum, PendingMomentum, SignMoments, LionVotes,
+                             NodeSum, NodeSigns, Corrected, RecordedSource> {
   using variant::variant;
 };
 
@@ -157,6 +168,13 @@ struct Store {
 // m = momentum*m + mean; x = x*decay - lr*m. Bad blocks are left.
 struct SgdmUpdate {
   kernels::SgdmStep step;
+  float *m, *x;
+  BadBlocks bad;
+};
+
+// One step of lion_element on the mean. Bad blocks are left.
+struct LionUpdate {
+  kernels::LionStep step;
   float *m, *x;
   BadBlocks bad;
 };
@@ -213,8 +231,8 @@ struct RecordedSink {
   float* values;
 };
 
-struct Sink : std::variant<Take, Store, SgdmUpdate, AdamWUpdate, MomentsUpdate, MomentumApply,
-                           PendingSync, SignUpdate, RecordedSink> {
+struct Sink : std::variant<Take, Store, SgdmUpdate, LionUpdate, AdamWUpdate, MomentsUpdate,
+                           MomentumApply, PendingSync, SignUpdate, RecordedSink> {
   using variant::variant;
 };
 

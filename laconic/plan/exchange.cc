@@ -103,6 +103,16 @@ MeanConfig config_of(const MethodStep& method, std::size_t elements) {
 Cost phases_of(const Speeds& s, const MethodStep& method, const MeanConfig& config,
                std::string_view runs) {
   const auto [before, after] = update_of(s, method);
+  if (votes(config)) {
+    const double cast = method.update ? before : s.narrow;
+    return {.made = cast,
+            .fill = cast,
+            .join = s.count_voice,
+            .encode = 0,
+            .add = s.count_voice,
+            .finish = 0,
+            .decode = after + s.decode};
+  }
   if (!is_exact(runs) && !draws(config))
     return {.made = before,
             .fill = before + s.copy,

@@ -61,6 +61,16 @@ void check_scales(const std::byte* scales, std::size_t number, int rank, float l
   }
 }
 
+void check_voters(const std::byte* voters, std::size_t words, int most, int rank) {
+  for (std::size_t k = 0; k < words; ++k) {
+    std::uint16_t number;
+    std::memcpy(&number, voters + 2 * k, sizeof number);
+    if (number > most)
+      fail(Code::kCorrupt, "message from rank {}: word {} has {} voters, expected at most {}", rank,
+           k, number, most);
+  }
+}
+
 float load_float(const std::byte* at) noexcept {
   float value;
   std::memcpy(&value, at, sizeof value);

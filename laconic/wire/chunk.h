@@ -12,7 +12,7 @@ namespace laconic::wire {
 
 enum class Form : std::uint8_t {
   kSigns = 1,        // bits, one fp32 scale per block
-  kRandomSigns = 2,  // bits, one activity bit per word
+  kRandomSigns = 2,  // bits, one activity bit per word; votes too
   kCounts = 3,       // bit planes of a count, the 16-bit number of voters of each word
   kInt8 = 4,         // 8-bit integers, one fp32 scale per block
   kInt4 = 5,         // the same of 4 bits
@@ -43,6 +43,10 @@ constexpr std::size_t random_signs_size(std::size_t elements) {
 // Inside a node, without a header: bf16 ratios, then activity in whole cache lines.
 constexpr std::size_t ratios_size(std::size_t elements) {
   return 2 * elements + (activity_size(elements) + 63) / 64 * 64;
+}
+// The same of votes: bits, then activity.
+constexpr std::size_t votes_size(std::size_t elements) {
+  return 8 * words(elements) + activity_size(elements);
 }
 constexpr std::size_t counts_size(std::size_t elements, int planes) {
   return kHeaderSize + (8 * static_cast<std::size_t>(planes) + 2) * words(elements);
@@ -77,6 +81,9 @@ void check(std::span<const std::byte> message, std::size_t size, const Header& e
 // Throws Error(kCorrupt), naming `rank`, unless every scale is a number from 0 to `largest`.
 void check_scales(const std::byte* scales, std::size_t number, int rank,
                   float largest = std::numeric_limits<float>::max());
+
+// Throws Error(kCorrupt), naming `rank`, unless every word has at most `most` voters.
+void check_voters(const std::byte* voters, std::size_t words, int most, int rank);
 
 // Memory access without alignment.
 float load_float(const std::byte* at) noexcept;

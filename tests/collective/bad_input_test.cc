@@ -60,6 +60,9 @@ TEST_P(BadInput, WhatMakesNoSenseIsRefusedWithTheRemedy) {
   std::vector<float> pending(999);
   expect({.elements = 1000, .pending = pending}, {"999", "1000"});
   expect({.codec = "random-sign", .elements = 999, .pending = pending}, {"pending"});
+  expect({.codec = "vote", .elements = 999, .pending = pending}, {"pending"});
+  expect({.codec = "vote", .elements = 999, .form = RandomForm::kSingleRound},
+         {"single round", "two-round", "count"});
   expect({.elements = 999, .feedback = Feedback::kNone, .pending = pending}, {"pending"});
   expect({.codec = "int4", .elements = 999, .quant_block = 100}, {"100", "multiple of 64"});
   expect({.codec = "int4", .elements = 999, .quant_block = 0}, {"multiple of 64"});

@@ -149,10 +149,11 @@ TEST_P(MeanSuite, DescribeSaysWhatRuns) {
     HostDevice device(1);
     const std::string says = make_mean(setting().config(100), nodes, device)->describe();
     const std::string codec = setting().sort.config.codec;
-    const std::string kind = setting().sort.random() ? "random-sign"
-                             : !setting().codes()    ? "dense"
-                             : codec == "sign"       ? "one-bit"
-                                                     : codec;
+    const std::string kind = setting().sort.random()  ? "random-sign"
+                             : setting().sort.votes() ? "vote"
+                             : !setting().codes()     ? "dense"
+                             : codec == "sign"        ? "one-bit"
+                                                      : codec;
     EXPECT_EQ(says.find(kind), 0) << says;
     const std::string place =
         setting().flat() ? fmt::format("{} ranks", setting().ranks)

@@ -33,10 +33,17 @@ class MeanCost : public MeanTest {
     return setting().sort.random() && setting().sort.config.form == RandomForm::kSingleRound;
   }
 
+  // Counts of so many voters.
+  static std::uint64_t counted(std::uint64_t c, std::uint64_t slices, int voters) {
+    const auto planes = static_cast<std::uint64_t>(kernels::planes_of(voters));
+    return c / 64 * (8 * planes + 2) + 16 * slices;
+  }
+
   // A message of `slices` slices for c elements.
   static std::uint64_t coded(std::uint64_t c, std::uint64_t slices) {
     const MeanConfig& config = setting().sort.config;
-    if (setting().sort.random()) return c / 8 + ceil_div(c, 512) + 16 * slices;
+    if (setting().sort.votes() && !setting().flat()) return counted(c, slices, setting().per_node);
+    if (signs()) return signs_of(c, slices);
     if (setting().codes())
       return c * setting().sort.bits() / 8 +
              4 * (setting().sort.block() == 0 ? 1 : ceil_div(c, setting().sort.block())) +
@@ -45,16 +52,21 @@ class MeanCost : public MeanTest {
   }
 
   static std::uint64_t served(std::uint64_t c, std::uint64_t slices) {
-    if (setting().sort.config.form != RandomForm::kCount || !setting().sort.random())
-      return coded(c, slices);
-    const auto planes = static_cast<std::uint64_t>(kernels::planes_of(setting().nodes()));
-    return c / 64 * (8 * planes + 2) + 16 * slices;
+    if (!signs()) return coded(c, slices);
+    if (setting().sort.config.form != RandomForm::kCount) return signs_of(c, slices);
+    return counted(c, slices, setting().sort.votes() ? setting().ranks : setting().nodes());
   }
 
-  // Inside a node travel floats, or u in bf16 with activity in whole cache lines a slice.
+  static bool signs() { return setting().sort.random() || setting().sort.votes(); }
+  static std::uint64_t signs_of(std::uint64_t c, std::uint64_t slices) {
+    return c / 8 + ceil_div(c, 512) + 16 * slices;
+  }
+
+  // Inside a node travel floats, votes, or u in bf16 with activity in whole cache lines a slice.
   static std::uint64_t share(std::uint64_t c, std::uint64_t slices) {
-    if (!setting().sort.random()) return 4 * c;
+    if (!signs()) return 4 * c;
     EXPECT_EQ(slices, 1) << "the formula is of one slice";
+    if (setting().sort.votes()) return signs_of(c, 0);
     return 2 * c + ceil_div(c, 512 * 64) * 64;
   }
 };

@@ -13,18 +13,18 @@ constexpr int kRanks = 4;
 
 MeanConfig config_of(fuzz::Input& input) {
   MeanConfig config;
-  static constexpr const char* kCodecs[] = {"fp32", "bf16",        "sign",        "sign",
-                                            "sign", "random-sign", "random-sign", "random-sign",
-                                            "int8", "int4",        "int2",        "int4"};
+  static constexpr const char* kCodecs[] = {
+      "fp32",        "bf16", "sign", "sign", "sign", "random-sign", "random-sign",
+      "random-sign", "int8", "int4", "int2", "int4", "vote",        "vote"};
   const unsigned kind = input.byte() % std::size(kCodecs);
   config.codec = kCodecs[kind];
   config.scale_block = kind == 2 ? 64 : kind == 3 ? 0 : 4096;
   config.quant_block = kind == 11 ? 64 : 256;
   config.feedback = kind == 11 ? Feedback::kNone : Feedback::kFull;
   config.scale_norm = kind == 4 ? kernels::Norm::kL1 : kernels::Norm::kL2;
-  config.form = kind == 5   ? RandomForm::kTwoRound
-                : kind == 6 ? RandomForm::kSingleRound
-                            : RandomForm::kCount;
+  config.form = kind == 5 || kind == 12 ? RandomForm::kTwoRound
+                : kind == 6             ? RandomForm::kSingleRound
+                                        : RandomForm::kCount;
   config.elements = input.number() % 9000;
   return config;
 }

@@ -23,9 +23,10 @@ struct Sort {
 
   bool one_bit() const { return config.codec == "sign"; }
   bool random() const { return config.codec == "random-sign"; }
+  bool votes() const { return config.codec == kVote; }
   bool exact() const { return config.codec == "fp32" || config.codec == "bf16"; }
   // Blocks with scales, and residuals.
-  bool lossy() const { return !random() && !exact(); }
+  bool lossy() const { return !random() && !votes() && !exact(); }
   // Elements that share a scale, and bits of each.
   std::size_t block() const { return one_bit() ? config.scale_block : config.quant_block; }
   std::uint64_t bits() const {
@@ -62,9 +63,14 @@ inline std::vector<Sort> random_sorts() {
           random_sign("count", RandomForm::kCount)};
 }
 
+inline std::vector<Sort> vote_sorts() {
+  return {{"vote", {.codec = "vote"}},
+          {"vote_count", {.codec = "vote", .form = RandomForm::kCount}}};
+}
+
 inline std::vector<Sort> all_sorts() {
   std::vector<Sort> all{{"dense", {.codec = "fp32"}}, {"dense_bf16", {.codec = "bf16"}}};
-  for (const auto& more : {one_bit_sorts(), integer_sorts(), random_sorts()})
+  for (const auto& more : {one_bit_sorts(), integer_sorts(), random_sorts(), vote_sorts()})
     all.insert(all.end(), more.begin(), more.end());
   return all;
 }

@@ -20,6 +20,7 @@ static_assert(signs_size(0, 64) == 16 && signs_size(1, 4096) == 16 + 8 + 4);
 static_assert(signs_size(4096, 4096) == 16 + 512 + 4 && signs_size(4097, 4096) == 16 + 520 + 8);
 static_assert(signs_size(8192, 0) == 16 + 1024 + 4 && signs_size(1024, 256) == 16 + 128 + 16);
 static_assert(random_signs_size(0) == 16 && random_signs_size(1) == 16 + 8 + 1);
+static_assert(votes_size(0) == 0 && votes_size(1) == 8 + 1 && votes_size(513) == 72 + 2);
 static_assert(random_signs_size(512) == 16 + 64 + 1 && random_signs_size(513) == 16 + 72 + 2);
 static_assert(counts_size(0, 3) == 16 && counts_size(65, 3) == 16 + 2 * (24 + 2));
 
@@ -146,6 +147,17 @@ TEST(Chunk, ScalesMustBeFiniteAndNotNegative) {
                    {"rank 3", "scale 3", fmt::format("{}", bad)});
     EXPECT_FALSE(thrown([&] { check_scales(unaligned, 3, kSender); }));
   }
+}
+
+TEST(Chunk, WordsHaveAtMostTheVotersThereAre) {
+  std::vector<std::byte> voters(2 * 3 + 1);
+  std::byte* unaligned = voters.data() + 1;
+  const std::uint16_t all[] = {0, 8, 300};
+  std::memcpy(unaligned, all, sizeof all);
+  EXPECT_FALSE(thrown([&] { check_voters(unaligned, 3, 300, kSender); }));
+  EXPECT_FALSE(thrown([&] { check_voters(unaligned, 2, 8, kSender); }));
+  expect_refusal(thrown([&] { check_voters(unaligned, 3, 299, kSender); }),
+                 {"rank 3", "word 2", "300", "299"});
 }
 
 TEST(Chunk, FloatsAreStoredAndLoadedBitForBit) {
