@@ -9,6 +9,7 @@
 #include "laconic/kernels/random_sign.h"
 #include "laconic/kernels/sign.h"
 #include "laconic/kernels/update.h"
+#include "laconic/kernels/vote.h"
 
 namespace laconic::app {
 namespace {
@@ -114,6 +115,21 @@ void momentum_sgd(Arrays& a) {
   });
 }
 
+constexpr k::LionMoments kMoments{0.9F, 0.1F, 0.99F, 0.01F};
+
+void signed_momentum(Arrays& a) {
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    k::lion_step({kMoments, 1e-4F, 1.0F}, a.g.data() + i, a.m.data() + i, a.x.data() + i, count);
+  });
+}
+
+void vote_moments(Arrays& a) {
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    if (finite_gradient(a, i, count) == nullptr) return;
+    k::lion_votes(kMoments, {}, a.g.data() + i, a.m.data() + i, count, a.bits.data() + i / 8);
+  });
+}
+
 constexpr Sweep kSweeps[] = {
     {"momentum-sgd", momentum_sgd,
      [](Arrays& a) -> k::Traffic {
@@ -155,6 +171,14 @@ constexpr Sweep kSweeps[] = {
      [](Arrays& a) -> k::Traffic {
        return {
            .reads = {a.g.data()}, .updates = {a.m.data(), a.e.data()}, .bits_out = a.bits.data()};
+     }},
+    {"signed-momentum", signed_momentum,
+     [](Arrays& a) -> k::Traffic {
+       return {.reads = {a.g.data()}, .updates = {a.m.data(), a.x.data()}};
+     }},
+    {"vote-moments", vote_moments,
+     [](Arrays& a) -> k::Traffic {
+       return {.reads = {a.g.data()}, .updates = {a.m.data()}, .bits_out = a.bits.data()};
      }},
     {"sign-step", sign_step,
      [](Arrays& a) -> k::Traffic { return {.updates = {a.x.data()}, .bits_in = a.bits.data()}; }},

@@ -13,6 +13,7 @@
 #include "laconic/kernels/sign.h"
 #include "laconic/kernels/target.h"
 #include "laconic/kernels/update.h"
+#include "laconic/kernels/vote.h"
 
 namespace laconic::app::commands {
 namespace {
@@ -70,6 +71,7 @@ struct Case {
   const char* limit;  // "streaming": memory bounds it; "compute": arithmetic does
   k::Traffic traffic;
   std::function<void(std::size_t at, std::size_t count)> run;  // one block
+  k::Traffic more = {};                                        // of a second sweep, where any
 };
 
 std::vector<Case> cases(KernelArrays& a) {
@@ -77,6 +79,7 @@ std::vector<Case> cases(KernelArrays& a) {
   constexpr const char* kCompute = "compute";
   static const k::AdamStep step{0.9F, 0.1F, 0.999F, 0.001F, 1e-4F, 1.0F, 1.0F, 1e-8F, 0.0F};
   static const k::Draw draw{.key = {1, 2}};
+  static const k::LionMoments moments{0.9F, 0.1F, 0.99F, 0.01F};
   static Buffer<float> tile(kBlock);
   float *g = a.g.data(), *m = a.m.data(), *v = a.v.data(), *x = a.x.data(), *e = a.e.data();
   float *t = tile.data(), *s = a.scales.data();
@@ -189,6 +192,12 @@ std::vector<Case> cases(KernelArrays& a) {
        [=](std::size_t i, std::size_t n) {
          k::sgdm({0.9F, 1e-4F, 1.0F}, g + i, m + i, x + i, n);
        }},
+      {"lion_step",
+       kStreaming,
+       {.reads = {g}, .updates = {m, x}},
+       [=](std::size_t i, std::size_t n) {
+         k::lion_step({moments, 1e-4F, 1.0F}, g + i, m + i, x + i, n);
+       }},
       {"adamw",
        kStreaming,
        {.reads = {g}, .updates = {m, v, x}},
@@ -249,6 +258,26 @@ std::vector<Case> cases(KernelArrays& a) {
          k::count_signs(from, active, kVoices, (n + 63) / 64, counts, a.voters.data());
          k::redraw(draw, i, counts, a.voters.data(), k::planes_of(kVoices), n, coded + i / 8);
        }},
+      {"lion_votes",
+       kStreaming,
+       {.reads = {g}, .updates = {m}, .bits_out = coded},
+       [=](std::size_t i, std::size_t n) {
+         if (!k::all_finite(g + i, n)) return;
+         k::lion_votes(moments, {}, g + i, m + i, n, coded + i / 8);
+       }},
+      {"vote_4",
+       kStreaming,
+       {.bits_in = bits, .bits_per_element = kVoices},
+       [=, &a](std::size_t i, std::size_t n) {
+         const std::size_t bytes = a.x.size() / 64 * 8;
+         const std::uint8_t *from[kVoices], *active[kVoices];
+         for (int r = 0; r < kVoices; ++r) {
+           from[r] = bits + static_cast<std::size_t>(r) * bytes + i / 8;
+           active[r] = a.active.data() + i / 64 / 8;
+         }
+         k::majority({}, from, active, kVoices, (n + 63) / 64, coded + i / 8);
+       },
+       {.bits_out = coded}},
       {"add",
        kStreaming,
        {.reads = {g}, .updates = {x}},
@@ -301,11 +330,14 @@ void run(const KernelsOptions& options) {
   if (!options.target.empty()) k::set_target(options.target);
   KernelArrays arrays(options.elements);
   Rows rows(options.elements, options.repeats, options.json);
-  for (const Case& one : cases(arrays))
-    rows.measure(one.name, one.limit, {one.traffic}, [&] {
+  for (const Case& one : cases(arrays)) {
+    std::vector<k::Traffic> sweeps{one.traffic};
+    if (one.more.bytes_per_element() > 0) sweeps.push_back(one.more);
+    rows.measure(one.name, one.limit, sweeps, [&] {
       for (std::size_t at = 0; at < options.elements; at += kBlock)
         one.run(at, std::min(kBlock, options.elements - at));
     });
+  }
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ struct MeanOptions {
 std::string codec_of(const MeanOptions& options) {
   if (options.kind == "coded") return options.codec;
   if (options.kind == "dense") return options.wire;
-  return options.kind == "one-bit" ? "sign" : "random-sign";
+  return options.kind == "one-bit" ? "sign" : options.kind;
 }
 
 MeanConfig config_of(const MeanOptions& options) {
@@ -123,7 +123,9 @@ class Rank {
     const auto hashes = engine_.gather(hash);
     if (std::any_of(hashes.begin(), hashes.end(), [&](auto other) { return other != hash; }))
       return false;
-    const bool good = codec_ == "fp32" || codec_ == "bf16" ? exact() : lawful();
+    const bool good = codec_ == "fp32" || codec_ == "bf16" ? exact()
+                      : codec_ == kVote                    ? counted()
+                                                           : lawful();
     const auto all = engine_.gather(static_cast<int>(good));
     return std::all_of(all.begin(), all.end(), [](int one) { return one != 0; });
   }
@@ -137,6 +139,26 @@ class Rank {
       double sum = 0;
       for (int r = 0; r < engine_.size(); ++r) sum += value_of(r, i);
       if (std::abs(sum / engine_.size() - static_cast<double>(work_[i])) > tolerance) return false;
+    }
+    return true;
+  }
+
+  // Of the first exchange, whose step is 0.
+  bool counted() const {
+    const auto ranks = static_cast<std::size_t>(engine_.size()),
+               me = static_cast<std::size_t>(engine_.rank());
+    for (std::size_t i = me; i < options_.elements; i += ranks) {
+      const float tie = i % 2 == 0 ? 1.0F : -1.0F;
+      int sum = 0;
+      for (int r = 0; r < engine_.size(); ++r) {
+        const float value = value_of(r, i);
+        sum += (value == 0 ? tie : value) > 0 ? 1 : -1;
+      }
+      const float wanted = options_.form == "count"
+                               ? static_cast<float>(sum) / static_cast<float>(ranks)
+                           : sum == 0 ? tie
+                                      : std::copysign(1.0F, static_cast<float>(sum));
+      if (std::abs(wanted - work_[i]) > 1e-6F) return false;
     }
     return true;
   }
@@ -199,7 +221,7 @@ class Rank {
         {"algbw_gb_per_s", 4e-9 * static_cast<double>(options_.elements) / took.median},
         {"verified", verified}};
     if (options_.kind == "coded") row["codec"] = codec_;
-    if (codec_ == "random-sign") row["form"] = options_.form;
+    if (codec_ == "random-sign" || codec_ == kVote) row["form"] = options_.form;
     if (options_.kind == "dense") row["wire"] = options_.wire;
     if (!theirs.empty()) row["mpi_allreduce_seconds"] = Sample(theirs).median;
     if (limit_rate != nullptr) {
@@ -313,14 +335,18 @@ void add_bench_mean(CLI::App& bench) {
       "--ranks-per-node 2\n"
       "  laconic bench mean --kind coded --codec bf16 --ranks 4\n"
       "  mpirun -n 2 laconic bench mean --kind one-bit --elements 26214400 --transport mpi");
-  command->add_option("--kind", options->kind, "dense, one-bit, random-sign, or coded: by --codec")
-      ->check(CLI::IsMember({"dense", "one-bit", "random-sign", "coded"}))
+  command
+      ->add_option("--kind", options->kind,
+                   "dense, one-bit, random-sign, vote, or coded: by --codec")
+      ->check(CLI::IsMember({"dense", "one-bit", "random-sign", "vote", "coded"}))
       ->capture_default_str();
   const auto codecs = mean_codecs();
   command->add_option("--codec", options->codec, fmt::format("coded: {}", fmt::join(codecs, ", ")))
       ->check(CLI::IsMember(std::vector<std::string>(codecs.begin(), codecs.end())))
       ->capture_default_str();
-  command->add_option("--form", options->form, "random-sign: two-round, single-round or count")
+  command
+      ->add_option("--form", options->form,
+                   "random-sign: two-round, single-round or count; vote: two-round or count")
       ->check(CLI::IsMember({"two-round", "single-round", "count"}))
       ->capture_default_str();
   command->add_option("--wire", options->wire, "dense: fp32 or bf16 on the wire")

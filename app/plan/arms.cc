@@ -58,6 +58,10 @@ std::vector<Arm> arms_of(const Scenario& scenario) {
                                        std::pair("single-round", RandomForm::kSingleRound),
                                        std::pair("count", RandomForm::kCount)})
         add(arms, scenario, optimizer, wire, {.algorithm = optimizer, .form = form}, rounds);
+    } else if (method.codec == kVote) {
+      for (const auto& [wire, form] :
+           {std::pair("vote", RandomForm::kTwoRound), std::pair("count", RandomForm::kCount)})
+        add(arms, scenario, optimizer, wire, {.algorithm = optimizer, .form = form}, rounds);
     } else {
       add(arms, scenario, optimizer, "1 bit", {.algorithm = optimizer, .bf16 = scenario.bf16},
           rounds);

@@ -116,8 +116,9 @@ void measure_updates(Arrays& a, laconic::plan::Speeds& s) {
   for (auto& [name, cost] : s.methods) {
     const Method& method = method_named(name);
     measure(method.sweeps.exact, 0, cost.exact.after);
-    // The draws of random signs count as part of what comes before.
-    measure(method.sweeps.before, method.codec == "random-sign" ? 0 : s.encode, cost.coded.before);
+    // The draws of random signs, and votes, count as part of what comes before.
+    const bool signs = method.codec == "random-sign" || method.codec == kVote;
+    measure(method.sweeps.before, signs ? 0 : s.encode, cost.coded.before);
     measure(method.sweeps.after, s.decode, cost.coded.after);
     measure(method.sweeps.local, 0, cost.local);
   }

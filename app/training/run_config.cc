@@ -248,7 +248,9 @@ void assign(RunConfig& config, const Assignment& assignment) {
     if (std::ranges::find(kDerived, field) != std::end(kDerived))
       fail(Code::kInvalidArgument,
            "{} follows from the run: set run.optimizer, run.steps, run.seed or run.threads", name);
-    return set(config.optimizer, field, value);
+    set(config.optimizer, field, value);
+    config.given.emplace_back(field, value);
+    return;
   }
   const auto found = std::ranges::find(keys(), name, &Key::name);
   if (found == keys().end()) refuse_unknown(name);
@@ -301,7 +303,7 @@ std::map<std::string, std::string> to_text(const RunConfig& config) {
     const std::string text = key.get(config);
     if (key.set(unused, text)) all.emplace(key.name, text);  // what is left open has no text
   }
-  const auto defaults = to_text(OptimizerConfig{});
+  const auto defaults = to_text(OptimizerConfig{.algorithm = config.optimizer.algorithm});
   for (const auto& [field, text] : to_text(config.optimizer))
     if (text != defaults.at(field) && std::ranges::find(kDerived, field) == std::end(kDerived))
       all.emplace(std::string(kOptimizer) + field, text);
@@ -328,6 +330,8 @@ RunConfig resolved(RunConfig config) {
     config.optimizer.bf16 = true;
   }
   set(config.optimizer, "algorithm", algorithm);
+  // The method may keep an option of a common name apart.
+  for (const auto& [field, value] : config.given) set(config.optimizer, field, value);
   if (config.steps == 0) config.steps = preset.steps;
   if (config.batch == 0) config.batch = preset.batch;
   if (config.lr == 0) config.lr = tuned_lr(config.model.name, algorithm);

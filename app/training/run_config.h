@@ -22,6 +22,7 @@ struct RunConfig {
   // An optimizer's name; with "-bf16": dense means in bf16.
   std::string arm = OptimizerConfig{}.algorithm;
   OptimizerConfig optimizer;  // total_steps, seed, algorithm and bf16 follow from the rest
+  std::vector<std::pair<std::string, std::string>> given;  // to it, in their order
 
   int ranks = 0;                      // 0: 2 threads, or mpirun's world
   std::int64_t steps = 0, batch = 0;  // 0: the model's; batch is a rank's

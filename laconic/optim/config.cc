@@ -74,9 +74,12 @@ void set(OptimizerConfig& config, std::string_view field, std::string_view value
 
 std::map<std::string, std::string> to_text(const OptimizerConfig& config) {
   std::map<std::string, std::string> text{{std::string(kAlgorithm), config.algorithm}};
-  for (const Method* method : methods())
-    for (const Option& option : method->all_options())
+  const auto add = [&](const Method& method) {
+    for (const Option& option : method.all_options())
       text.emplace(option.name, option.print(option, config));
+  };
+  add(method_named(config.algorithm));
+  for (const Method* method : methods()) add(*method);
   return text;
 }
 

@@ -39,9 +39,12 @@ struct OptimizerConfig {
   std::int64_t double_every = kUnset, max_interval = 16;  // double_every: or kAuto
 
   double beta = 0.9;
+  double sign_beta2 = 0.99;  // `beta2` of methods that step by signs of a momentum
   ExchangeForm exchange = ExchangeForm::kTwoRound;
-  bool strict = false;  // kAuto decides once, before the first coded step
-  bool guard = false;   // Optimizer::exchange_exactly may be called
+  RandomForm form = RandomForm::kTwoRound;  // of votes: the majority, or kCount
+  std::int64_t momentum_sync_every = 0;     // 0: never
+  bool strict = false;                      // kAuto decides once, before the first coded step
+  bool guard = false;                       // Optimizer::exchange_exactly may be called
 
   GradientCodec codec = GradientCodec::kFp32;
   Feedback feedback = Feedback::kFull;  // of lossy codecs
@@ -69,12 +72,14 @@ struct OptimizerConfig {
 OptimizerConfig validated(OptimizerConfig config);
 
 // Sets one field from text, e.g. ("variance_kappa", "16"), ("freeze_step", "auto"), ("exchange",
-// "single-round"). Methods may have aliases of their options, such as DeepSpeed's names. "unset"
+// "single-round"). Set "algorithm" first: methods may keep options of one name apart (beta2), and
+// may have aliases of their options, such as DeepSpeed's names. "unset"
 // stands for kUnset, never 0: a freeze step of 0 is refused. An unknown name or a value that does
 // not parse is Error(kInvalidArgument), with the nearest real name, and changes nothing.
 void set(OptimizerConfig& config, std::string_view field, std::string_view value);
 
-// Every option of every method as text that `set` reads back to the same bits.
+// Every option of every method, the config's method first, as text that `set` reads back to the same
+// bits.
 std::map<std::string, std::string> to_text(const OptimizerConfig& config);
 
 }  // namespace laconic::inline optim

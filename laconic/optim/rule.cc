@@ -72,6 +72,10 @@ std::unique_ptr<Mean> Rule::make_gradient_mean() {
   return make_coded(codec, {}, config.feedback);
 }
 
+std::unique_ptr<Mean> Rule::make_plain(const std::string& codec) const {
+  return bucket_.group.compress ? make(codec, {}, Feedback::kNone, *bucket_.nodes) : make_exact();
+}
+
 std::unique_ptr<Mean> Rule::make_coded(const std::string& codec, std::span<float> pending,
                                        Feedback feedback) {
   if (!bucket_.group.compress) return make_exact(pending);
@@ -108,7 +112,7 @@ std::unique_ptr<Mean> Rule::make(const std::string& codec, std::span<float> pend
                     .quant_block = config.quant_block,
                     .feedback = feedback,
                     .feedback_reset = config.feedback_reset,
-                    .form = form_of(config.exchange),
+                    .form = codec == kVote ? config.form : form_of(config.exchange),
                     .seed = config.seed,
                     .bucket = static_cast<std::uint32_t>(bucket_.index),
                     .pending = pending},

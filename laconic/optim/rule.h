@@ -90,6 +90,9 @@ class Rule {
                                    Feedback feedback = Feedback::kFull);
   // Of gradients, with the codec and feedback of the configuration.
   std::unique_ptr<Mean> make_gradient_mean();
+  // With this codec where the group is compressed, never on another path and without residuals;
+  // else exact.
+  std::unique_ptr<Mean> make_plain(const std::string& codec) const;
   // That mean may leave something out.
   bool codes_gradients() const;
   // The sum of the residuals in `whole`, over all paths.
@@ -97,6 +100,8 @@ class Rule {
   // An exchange, gauged on shadow steps.
   void exchange(Mean& mean, const Source& source, const Sink& sink, const Step& step,
                 std::span<const float> live = {});
+  // `live` without what rests.
+  std::span<const float> masked(std::span<const float> live = {});
   // How exact means find bad blocks, which are counted here.
   BadBlocks bad() { return {bucket_.config->scale_block, &bad_}; }
   // Coded means ask again for bad blocks and count them; exact ones of groups that are not
@@ -117,9 +122,6 @@ class Rule {
  private:
   std::unique_ptr<Mean> make(const std::string& codec, std::span<float> pending, Feedback feedback,
                              const Nodes& nodes) const;
-
-  // `live` without what rests.
-  std::span<const float> masked(std::span<const float> live);
 
   SwitchingMean* switching_ = nullptr;
   Counter bad_{0};

@@ -43,6 +43,17 @@ TEST(RunConfig, IsReadFromToml) {
   EXPECT_EQ(config.optimizer.exchange, ExchangeForm::kCount);
 }
 
+// Its default differs from Adam's, so it is kept apart.
+TEST(RunConfig, AnOptionGoesToTheMethodWhicheverIsNamedFirst) {
+  const auto beta2 = [](std::initializer_list<Assignment> assignments) {
+    return resolved(with(assignments)).optimizer.sign_beta2;
+  };
+  EXPECT_EQ(beta2({{"run.optimizer", "lion"}}), 0.99);
+  EXPECT_EQ(beta2({{"optimizer.beta2", "0.999"}, {"run.optimizer", "lion"}}), 0.999);
+  EXPECT_EQ(beta2({{"run.optimizer", "lion"}, {"optimizer.beta2", "0.95"}}), 0.95);
+  EXPECT_EQ(beta2({{"optimizer.beta2", "0.95"}, {"run.optimizer", "adamw"}}), 0.99);
+}
+
 TEST(RunConfig, TomlErrorsNameFileAndLine) {
   const testing::Scratch scratch;
   EXPECT_TRUE(

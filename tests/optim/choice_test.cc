@@ -97,7 +97,8 @@ TEST_P(Choosing, StrictDecidesOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, Choosing,
-                         ::testing::Values("one-bit-adam", "zero-one-adam", "birder"),
+                         ::testing::Values("one-bit-adam", "zero-one-adam", "birder",
+                                           "distributed-lion"),
                          [](const auto& info) {
                            std::string text = info.param;
                            std::erase(text, '-');

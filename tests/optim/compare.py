@@ -160,6 +160,29 @@ def integer_cases():
     yield case("sgdm", 2, 200, lr="zeros", momentum=0.9, codec="int8", feedback="full")
 
 
+def lion_cases():
+    yield case("lion", 1, 200, lr="warm-up", weight_decay=0.1)
+    yield case("lion", 3, 4097, lr="zeros", weight_decay=0.1, beta1=0.95, beta2=0.98)
+    yield case("lion", 4, 63, lr="drop", weight_decay=0.01, codec="int8", feedback="ema", feedback_reset=23)
+    yield case("lion", 2, 4097, lr="restarts", codec="int4", quant_block=64)
+
+    def voting(*place, **config):
+        return case("distributed-lion", *place, **({"weight_decay": 0.01} | config))
+
+    for form in ("vote", "count"):
+        yield voting(1, 63, form=form)
+        yield voting(2, 4097, form=form, lr="warm-up")
+        yield voting(3, 9000, form=form, lr="restarts", beta1=0.95, beta2=0.98)
+        yield voting(4, 200, form=form, lr="zeros", momentum_sync_every=7)
+        yield voting(4, 9000, form=form, ranks_per_node=2, note="nodes")
+        yield voting(6, 4097, form=form, ranks_per_node=3, note="nodes")
+        yield voting(3, 200, form=form, ranks_per_node=3, note="one node")
+        yield voting(3, 200, form=form, scale_block=64, bad=True, note="bad blocks")
+        yield voting(4, 200, form=form, ranks_per_node=2, scale_block=64, bad=True, note="bad blocks on nodes")
+    yield voting(4, 1)
+    yield voting(2, 4097, momentum_sync_every=1, lr="drop")
+
+
 def bad_cases():
     block = {"scale_block": 64, "weight_decay": 0.01, "bad": True, "note": "bad blocks"}
     yield case("adamw", 2, 200, **block)
@@ -169,10 +192,11 @@ def bad_cases():
     policy = {"variance_freeze_step": 33, "variance_kappa": 16, "double_every": 10, "max_interval": 4}
     yield case("zero-one-adam", 3, 200, **policy, **block)
     yield case("birder", 3, 200, exchange="two-round", seed=7, **block)
+    yield case("lion", 2, 200, **block)
 
 
 def every_case():
-    for cases in (zero_one_cases, one_bit_cases, birder_cases, dense_cases, integer_cases, bad_cases):
+    for cases in (zero_one_cases, one_bit_cases, birder_cases, dense_cases, integer_cases, bad_cases, lion_cases):
         yield from cases()
 
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "laconic/optim/method.h"
 #include "tests/support/refusal.h"
 #include "tests/support/thrown.h"
 
@@ -49,6 +50,8 @@ OptimizerConfig nothing_default() {
           .max_interval = 8,
           .beta = 0.95,
           .exchange = ExchangeForm::kSingleRound,
+          .form = RandomForm::kCount,
+          .momentum_sync_every = 100,
           .strict = true,
           .guard = true,
           .codec = GradientCodec::kInt4,
@@ -79,12 +82,12 @@ TEST(OptimizerConfig, AsTextReadsBackToTheSameBits) {
 
 TEST(OptimizerConfig, EveryFieldIsPrinted) {
   const auto plain = to_text({}), other = to_text(nothing_default());
-  EXPECT_EQ(plain.size(), 33U);
+  EXPECT_EQ(plain.size(), 35U);
   for (const auto& [field, value] : plain) EXPECT_NE(value, other.at(field)) << field;
 }
 
 TEST(OptimizerConfig, SignsOfGradientsAreRefusedWithTheReasonAndWhatToUse) {
-  for (const std::string each : {"sgdm", "adamw"}) {
+  for (const std::string each : {"sgdm", "adamw", "lion"}) {
     const auto config = with("codec", "sign", {.algorithm = each});
     expect_says(thrown([&] { validated(config); }), Code::kInvalidArgument,
                 {"sign", "does not learn", "2.43", "int4", "one-bit-adam", "zero-one-adam"});
@@ -97,9 +100,29 @@ TEST(OptimizerConfig, SignsOfGradientsAreRefusedWithTheReasonAndWhatToUse) {
   }
 }
 
+TEST(OptimizerConfig, MethodsMayKeepOptionsOfOneNameApart) {
+  EXPECT_EQ(method_named("lion").find("beta2")->default_text(), "0.99");
+  EXPECT_EQ(method_named("adamw").find("beta2")->default_text(), "0.999");
+  const OptimizerConfig config = with("beta2", "0.95", {.algorithm = "distributed-lion"});
+  EXPECT_EQ(config.sign_beta2, 0.95);
+  EXPECT_EQ(config.beta2, 0.999);
+  EXPECT_EQ(to_text(config).at("beta2"), "0.95");
+  OptimizerConfig read;
+  for (const auto& [field, value] : to_text(config)) set(read, field, value);
+  EXPECT_EQ(read, config);
+}
+
+TEST(OptimizerConfig, AVoteHasNoSingleRound) {
+  expect_says(thrown([] { with("form", "single-round", {.algorithm = "distributed-lion"}); }),
+              Code::kInvalidArgument, {"form", "vote or count"});
+}
+
 TEST(OptimizerConfig, EnumsAreNames) {
-  for (const std::string each : {"sgdm", "adamw", "one-bit-adam", "zero-one-adam", "birder"})
+  for (const std::string each :
+       {"sgdm", "adamw", "one-bit-adam", "zero-one-adam", "birder", "lion", "distributed-lion"})
     EXPECT_EQ(with("algorithm", each).algorithm, each);
+  EXPECT_EQ(with("form", "count").form, RandomForm::kCount);
+  EXPECT_EQ(with("form", "vote").form, RandomForm::kTwoRound);
   EXPECT_EQ(with("exchange", "count").exchange, ExchangeForm::kCount);
   EXPECT_EQ(with("exchange", "single-round").exchange, ExchangeForm::kSingleRound);
   EXPECT_EQ(with("exchange", "two-round").exchange, ExchangeForm::kTwoRound);

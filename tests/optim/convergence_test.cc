@@ -168,8 +168,10 @@ double fitted_loss(std::string algorithm, int ranks) {
   run_ranks(ranks, [&](Transport& world) {
     Training training(recipe(algorithm), world, {}, Logistic::kWeights);
     std::fill(training.weights.begin(), training.weights.end(), 0.F);
-    // Birder's steps are shorter than its rate where gradients are noisy.
-    const Rates lr = cosine(algorithm == "birder" ? 0.05 : 0.02);
+    // Birder's steps are shorter than its rate where gradients are noisy, Lion's never are.
+    const Rates lr = cosine(algorithm == "birder"         ? 0.05
+                            : algorithm.ends_with("lion") ? 0.005
+                                                          : 0.02);
     float features[Logistic::kWeights];
     for (std::int64_t t = 1; t <= kRun; ++t) {
       std::fill(training.gradient.begin(), training.gradient.end(), 0.F);
@@ -188,7 +190,8 @@ double fitted_loss(std::string algorithm, int ranks) {
 TEST_P(Convergence, OnALogisticRegressionEndsWithinTwoPercentOfAdamW) {
   const double adamw = fitted_loss("adamw", GetParam());
   EXPECT_LT(adamw, 0.6);
-  for (const std::string algorithm : {"one-bit-adam", "zero-one-adam", "birder"})
+  for (const std::string algorithm :
+       {"one-bit-adam", "zero-one-adam", "birder", "lion", "distributed-lion"})
     EXPECT_LE(fitted_loss(algorithm, GetParam()), 1.02 * adamw) << algorithm;
 }
 

@@ -112,11 +112,9 @@ TEST(Laws, StateIsAsLargeAsPromised) {
   everywhere([](Transport& world, int per_node) {
     const std::size_t elements = 64 * 12 * 4;  // chunks of whole words on 1, 2, 3 and 4 ranks
     const double share = 4.0 / world.size();
-    const std::pair<std::string, double> most[] = {{"sgdm", 4},
-                                                   {"adamw", 8},
-                                                   {"one-bit-adam", 12 + share},
-                                                   {"zero-one-adam", 16 + share},
-                                                   {"birder", 8}};
+    const std::pair<std::string, double> most[] = {
+        {"sgdm", 4},   {"adamw", 8}, {"one-bit-adam", 12 + share}, {"zero-one-adam", 16 + share},
+        {"birder", 8}, {"lion", 4},  {"distributed-lion", 4}};
     for (const auto& [algorithm, bytes] : most) {
       OptimizerConfig config = short_config(algorithm, per_node);
       config.bucket_elements = elements;

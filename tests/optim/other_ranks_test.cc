@@ -58,10 +58,8 @@ std::vector<Resumption> resumptions() {
 
 INSTANTIATE_TEST_SUITE_P(All, OtherRanksResume, ::testing::ValuesIn(resumptions()),
                          [](const auto& info) {
-                           std::string text = info.param.algorithm;
-                           std::erase(text, '-');
-                           std::ranges::replace(text, '+', '_');
-                           return text + "_after_" + std::to_string(info.param.step);
+                           return letters_of(info.param.algorithm) + "_after_" +
+                                  std::to_string(info.param.step);
                          });
 
 // What the ranks of a run held when it was saved, put together as section 7 of the algorithms says.

@@ -4,7 +4,9 @@ The conventions are those of reference_means.py.
 """
 import numpy as np
 
-from reference_means import OWNER_DRAW, WORKER_DRAW, DenseMean, IntegerMean, Layout, OneBitMean, deal, draw, f32, uniform
+from reference_means import (
+    OWNER_DRAW, WORKER_DRAW, DenseMean, IntegerMean, Layout, OneBitMean, active_words, count_votes, deal, draw, f32, uniform, vote,
+)  # fmt: skip
 
 TINY = f32(2.0**-100)  # Birder: b below it is 0
 
@@ -61,6 +63,9 @@ DEFAULTS = {
     "scale_block": 4096,
     "scale_norm": "l2",
     "exchange": "two-round",
+    "form": "vote",
+    "momentum_sync_every": 0,
+    "ranks_per_node": None,  # votes are the same on nodes
     "seed": 0,
     "total_steps": None,
 }
@@ -320,8 +325,7 @@ class Birder(Optimizer):
         m, b = np.where(b < TINY, f32(0), m), np.where(b < TINY, f32(0), b)
         self.m, self.b = np.where(bad, self.m, m), np.where(bad, self.b, b)
         s = np.stack([uniform(WORKER_DRAW, i, len(self.synced), key) for i in range(self.n)])
-        active = np.stack([np.bincount(self.word_of[row != 0], minlength=self.words) > 0 for row in g])
-        r = self.consensus[self.exchange](draw(self.m, self.b, s), active[:, self.word_of], key)
+        r = self.consensus[self.exchange](draw(self.m, self.b, s), active_words(g), key)
         self.synced = self.decayed(self.synced, lr) - f32(lr) * r
 
     def votes(self, q, active):
@@ -347,10 +351,49 @@ class Birder(Optimizer):
         return share - f32(1)
 
 
+def with_lion_betas(config):
+    return {"beta2": 0.99} | config
+
+
+class Lion(Optimizer):
+    def __init__(self, weights, ranks, **config):
+        super().__init__(weights, ranks, **with_lion_betas(config))
+        self.m = np.zeros_like(self.synced)
+
+    def step(self, gradients, lr):
+        self.t += 1
+        mean, good = self.gradient_mean(gradients)
+        c = self.moment(self.m, mean, self.beta1)
+        self.m = np.where(good, self.moment(self.m, mean, self.beta2), self.m)
+        moved = self.decayed(self.synced, lr) - f32(lr) * np.sign(c)
+        self.synced = np.where(good, moved, self.synced)
+
+
+class DistributedLion(Optimizer):
+    def __init__(self, weights, ranks, **config):
+        super().__init__(weights, ranks, **with_lion_betas(config))
+        self.m = np.zeros((ranks, len(self.synced)), f32)
+        self.decide = {"vote": vote, "count": count_votes}[self.form]
+        self.momenta = IntegerMean(Layout(len(weights), ranks, self.quant_block), 8, "none")
+
+    def step(self, gradients, lr):
+        self.t += 1
+        bad = self.layout.bad(gradients)
+        g = np.where(bad, f32(0), gradients)
+        c = self.moment(self.m, g, self.beta1)
+        self.m = np.where(bad, self.m, self.moment(self.m, g, self.beta2))
+        delta = self.decide(c, active_words(g), self.t)
+        self.synced = self.decayed(self.synced, lr) - f32(lr) * delta
+        if self.momentum_sync_every and self.t % self.momentum_sync_every == 0:
+            self.m = np.tile(self.momenta.reduce(self.m), (self.n, 1))
+
+
 ALGORITHMS = {
     "sgdm": Sgdm,
     "adamw": AdamW,
     "one-bit-adam": OneBitAdam,
     "zero-one-adam": ZeroOneAdam,
     "birder": Birder,
+    "lion": Lion,
+    "distributed-lion": DistributedLion,
 }

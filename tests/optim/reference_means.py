@@ -200,3 +200,29 @@ def deal(run, ranks, key, bucket=0):
         j = (word * (i + 1)) >> 32
         cards[i], cards[j] = cards[j], cards[i]
     return cards
+
+
+def active_words(g):
+    """(n, P) -> the elements whose word of 64 is not 0 throughout on the rank."""
+    word = np.arange(g.shape[1]) // 64
+    return np.stack([(np.bincount(word[row != 0], minlength=word[-1] + 1) > 0)[word] for row in g])
+
+
+def sides(c, t):
+    """Each rank's vote, and (-1)^(k+t): what a 0 and a tie count as."""
+    tie = np.where((np.arange(c.shape[1]) + t) % 2 == 0, f32(1), f32(-1))
+    return np.where(c > 0, f32(1), np.where(c < 0, f32(-1), tie)), tie
+
+
+def vote(c, active, t):
+    """The majority of the ranks on which a word is active; 0 where there is none."""
+    sign, tie = sides(c, t)
+    surplus = np.where(active, sign, f32(0)).sum(axis=0)
+    return np.where(active.any(axis=0), np.where(surplus == 0, tie, np.sign(surplus)), f32(0))
+
+
+def count_votes(c, active, t):
+    """The mean of the signs over those ranks, as 2 * count / voters - 1."""
+    plus = ((sides(c, t)[0] > 0) & active).sum(axis=0).astype(f32)
+    voters = active.sum(axis=0).astype(f32)
+    return np.divide(f32(2) * plus, voters, out=np.ones_like(plus), where=voters > 0) - f32(1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import reference
-from reference import AdamW, Birder, OneBitAdam, Sgdm, ZeroOneAdam
+from reference import AdamW, Birder, DistributedLion, Lion, OneBitAdam, Sgdm, ZeroOneAdam
 from reference_means import DenseMean, Layout, OneBitMean, deal, draw, f32, philox, uniform
 from torch_golden import golden_gradient
 
@@ -285,6 +285,25 @@ class Torch(unittest.TestCase):
                 if str(t) in case["x"]:
                     x = np.array(case["x"][str(t)])
                     self.assertLess((np.abs(optimizer.synced - x) / (1 + np.abs(x))).max(), 1e-6, (name, t))
+
+
+class Votes(unittest.TestCase):
+    def test_with_equal_gradients_a_vote_is_lion(self):
+        x, g = weights(500), np.repeat(gradients(50, 1, 500), 3, axis=1)
+        lion = run(Lion(x, 1, weight_decay=0.1), g[:, :1], 1e-3)
+        for form in ("vote", "count"):
+            np.testing.assert_array_equal(run(DistributedLion(x, 3, form=form, weight_decay=0.1), g, 1e-3).synced, lion.synced)
+
+    def test_ties_and_zeros_alternate(self):
+        g = np.zeros((4, 2, 128), f32)
+        g[:, :, 64], g[:, 0, 65], g[:, 1, 65] = 1, 1, -1
+        voting = run(DistributedLion(np.zeros(128, f32), 2), g[:1], 1.0)
+        np.testing.assert_array_equal(voting.synced[:64], 0)
+        np.testing.assert_array_equal(voting.synced[64:68], [-1, -1, 1, -1])  # t = 1: odd elements go up in the vote
+
+    def test_momenta_meet_at_a_sync(self):
+        voting = run(DistributedLion(weights(200), 4, momentum_sync_every=5), gradients(5, 4, 200), 1e-3)
+        np.testing.assert_array_equal(voting.m, np.tile(voting.m[0], (4, 1)))
 
 
 if __name__ == "__main__":

@@ -38,9 +38,11 @@ OptimizerConfig storm_config(const Storm& storm) {
   OptimizerConfig config;
   config.algorithm = storm.algorithm;
   config.exchange = storm.form;
+  if (storm.form == ExchangeForm::kCount) config.form = RandomForm::kCount;
   config.weight_decay = 0.01;
   config.total_steps = kStormSteps;
   config.beta2 = 0.99;
+  config.momentum_sync_every = 10;
   config.scale_block = kBlock;
   config.bucket_elements = kBucket;
   return config;
@@ -168,7 +170,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Storm{"zero-one-adam", {}, "ZeroOneAdam"},
                       Storm{"birder", ExchangeForm::kTwoRound, "BirderTwoRound"},
                       Storm{"birder", ExchangeForm::kSingleRound, "BirderSingleRound"},
-                      Storm{"birder", ExchangeForm::kCount, "BirderCount"}),
+                      Storm{"birder", ExchangeForm::kCount, "BirderCount"},
+                      Storm{"lion", {}, "Lion"}, Storm{"distributed-lion", {}, "DistributedLion"},
+                      Storm{"distributed-lion", ExchangeForm::kCount, "DistributedLionCount"}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

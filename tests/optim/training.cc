@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <ostream>
+#include <sstream>
 
 #include "laconic/core/hash.h"
 
@@ -32,19 +33,26 @@ std::vector<Setting> settings() {
   return all;
 }
 
+std::string letters_of(std::string algorithm) {
+  std::erase(algorithm, '-');
+  for (const char mark : {'+', ':', '='}) std::ranges::replace(algorithm, mark, '_');
+  return algorithm;
+}
+
 std::string name_of(const ::testing::TestParamInfo<Setting>& info) {
-  std::string text = info.param.algorithm;
-  std::erase(text, '-');
-  std::ranges::replace(text, '+', '_');
-  return text + "_" + std::to_string(info.param.ranks) +
+  return letters_of(info.param.algorithm) + "_" + std::to_string(info.param.ranks) +
          (info.param.per_node == kFlat ? "" : "_nodes_of_2");
 }
 
 OptimizerConfig config_named(const std::string& algorithm) {
   OptimizerConfig config;
+  std::istringstream parts(algorithm);
+  std::getline(parts, config.algorithm, ':');
+  for (std::string part; std::getline(parts, part, ':');)
+    set(config, part.substr(0, part.find('=')), part.substr(part.find('=') + 1));
   const std::size_t codec = algorithm.find('+'), feedback = algorithm.rfind('+');
-  config.algorithm = algorithm.substr(0, codec);
   if (codec == std::string::npos) return config;
+  config.algorithm.resize(codec);
   set(config, "codec", algorithm.substr(codec + 1, feedback - codec - 1));
   set(config, "feedback", algorithm.substr(feedback + 1));
   return config;

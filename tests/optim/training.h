@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "laconic/optim/method.h"
 #include "laconic/optim/optimizer.h"
 #include "tests/support/ranks.h"
 
@@ -22,9 +23,21 @@ void PrintTo(const Setting& setting, std::ostream* out);
 std::vector<Setting> settings();
 std::string name_of(const ::testing::TestParamInfo<Setting>& info);
 
-// A method, or METHOD+CODEC+FEEDBACK.
+// A method, METHOD+CODEC+FEEDBACK, or METHOD:OPTION=VALUE:OPTION=VALUE.
 inline constexpr const char* kAlgorithms[] = {
-    "sgdm", "adamw", "sgdm+int8+full", "adamw+int4+ema", "one-bit-adam", "zero-one-adam", "birder"};
+    "sgdm",
+    "adamw",
+    "sgdm+int8+full",
+    "adamw+int4+ema",
+    "one-bit-adam",
+    "zero-one-adam",
+    "birder",
+    "lion",
+    "distributed-lion",
+    "distributed-lion:form=count:momentum_sync_every=4",
+};
+// For names of tests.
+std::string letters_of(std::string algorithm);
 
 // The defaults under one of these names.
 OptimizerConfig config_named(const std::string& algorithm);
@@ -85,7 +98,11 @@ class OptimizerSuite : public ::testing::TestWithParam<Setting> {
     return short_config(GetParam().algorithm, GetParam().per_node);
   }
   static std::string algorithm() { return GetParam().algorithm; }
-  static bool dense() { return algorithm() == "sgdm" || algorithm() == "adamw"; }
+  static const Method& method() { return method_named(config().algorithm); }
+  // Its means are exact.
+  static bool dense() { return method().exact_with(config()); }
+  // It sends signs with activity, and keeps no residual.
+  static bool signs() { return method().codec == "random-sign" || method().codec == kVote; }
   static void run(const std::function<void(Transport&)>& body) {
     run_ranks(GetParam().ranks, body);
   }

@@ -20,6 +20,10 @@ plan::MethodStep method_of(const Setting& setting, plan::Topology topology) {
                           .update = false};
   if (setting.sort.exact()) return method;
   method.step = Step::Kind::kCoded;
+  if (setting.sort.votes()) {
+    method.algorithm = "distributed-lion";
+    return method;
+  }
   if (!setting.sort.random() && !setting.sort.one_bit()) {
     method.algorithm = "adamw";
     method.codec = config.codec;
@@ -80,7 +84,7 @@ TEST(ForecastOf, OneBitAndDenseIsAsTheFormulasSay) {
 // Several buckets, the last of them short.
 TEST(ForecastOf, AStepHasTheBytesThatAnOptimizerReports) {
   constexpr std::size_t kWeights = 50'001, kBucket = 20'000;
-  for (const std::string algorithm : {"adamw", "one-bit-adam", "birder"})
+  for (const std::string algorithm : {"adamw", "one-bit-adam", "birder", "distributed-lion"})
     for (const int per_node : {1, 2}) {
       SCOPED_TRACE(fmt::format("{}, {} a node", algorithm, per_node));
       const plan::Cluster cluster{

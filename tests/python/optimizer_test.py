@@ -48,6 +48,8 @@ def every(parameters, **more):
         ),
         "one-bit-adam": lambda: laconic.OneBitAdam(parameters(), lr=1e-2, freeze_step=4, **more),
         "birder": lambda: laconic.Birder(parameters(), lr=1e-2, **more),
+        "lion": lambda: laconic.Lion(parameters(), lr=3e-3, **more),
+        "distributed-lion": lambda: laconic.DistributedLion(parameters(), lr=3e-3, form="count", **more),
         "adamw": lambda: laconic.AdamW(parameters(), lr=1e-2, **more),
         "sgd": lambda: laconic.SGD(parameters(), lr=1e-2, momentum=0.9, **more),
     }

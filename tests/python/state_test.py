@@ -17,6 +17,8 @@ def makers(**more):
         "zero-one-adam": lambda p: laconic.ZeroOneAdam(p, **zero_one, **more),
         "one-bit-adam": lambda p: laconic.OneBitAdam(p, lr=1e-2, freeze_step=6, **more),
         "birder": lambda p: laconic.Birder(p, lr=1e-2, seed=3, **more),
+        "lion": lambda p: laconic.Lion(p, lr=3e-3, **more),
+        "distributed-lion": lambda p: laconic.DistributedLion(p, lr=3e-3, momentum_sync_every=5, **more),
         "adamw": lambda p: laconic.AdamW(p, lr=1e-2, **more),
         "sgd": lambda p: laconic.SGD(p, lr=1e-2, momentum=0.9, **more),
     }
@@ -106,6 +108,7 @@ def makers_in_groups():
         ),
         "one-bit-adam": lambda p, g=None: laconic.OneBitAdam(p, lr=1e-2, freeze_step=6, process_group=g),
         "birder": lambda p, g=None: laconic.Birder(p, lr=1e-2, seed=3, process_group=g),
+        "distributed-lion": lambda p, g=None: laconic.DistributedLion(p, lr=3e-3, process_group=g),
         "adamw": lambda p, g=None: laconic.AdamW(p, lr=1e-2, process_group=g),
     }
 

@@ -13,7 +13,7 @@ import laconic
 
 CLASSES = {
     "sgdm": laconic.SGD, "adamw": laconic.AdamW, "one-bit-adam": laconic.OneBitAdam,
-    "zero-one-adam": laconic.ZeroOneAdam, "birder": laconic.Birder,
+    "zero-one-adam": laconic.ZeroOneAdam, "birder": laconic.Birder, "lion": laconic.Lion, "distributed-lion": laconic.DistributedLion,
 }  # fmt: skip
 
 
