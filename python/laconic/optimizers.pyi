@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .optimizer import Optimizer
 
-__all__ = ["SGD", "AdamW", "OneBitAdam", "ZeroOneAdam", "Birder", "methods"]
+__all__ = ["SGD", "AdamW", "Lion", "LAMB", "OneBitAdam", "OneBitLAMB", "ZeroOneAdam", "Birder", "DistributedLion", "methods"]
 
 def methods() -> list[dict[str, Any]]: ...
 
@@ -158,6 +158,160 @@ class AdamW(Optimizer):
         timeout: timedelta | None = None,
     ) -> None: ...
 
+class Lion(Optimizer):
+    """Lion: sign of a mixture of momentum and mean gradient, exact or with eight or four bits per parameter; a third to a tenth of AdamW's learning rate.
+
+    Chen et al., Symbolic Discovery of Optimization Algorithms, NeurIPS 2023.
+
+    Args:
+        params: parameters or groups; a group may have its own lr, weight_decay and compress=False (exact means)
+        lr: learning rate
+        betas: share of the momentum in what is stepped by, beside the gradient; decay of the momentum
+        weight_decay: decoupled weight decay; groups may have their own
+        codec: how the mean of the gradients travels: int8 and int4 are lossy
+        feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges (LoCo), or
+            dropped
+        feedback_reset: feedback = ema begins anew after so many; 0: never
+        quant_block: int8 and int4: elements that share a scale
+        total_steps: length of the run, from which schedules follow
+        scale_block: elements that share a scale, and are left out together when one is not finite
+        bf16: send exact means as bf16
+        seed: key of the random numbers
+        strict: exchange = auto decides once, before the first coded step
+        shadow_every: compare coded with exact means every so many steps; 0: never
+        verify_every: prove that replicas are equal every so many steps; 0: never
+        process_group: of the ranks that train together; None: all
+        ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
+            None: coded between all ranks
+        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        max_grad_norm: clip gradients to this norm over all ranks; 0: never
+        exchange: for methods that code
+        overlap: let exchanges begin while backward is running
+        threads: threads of each rank; None: torch.get_num_threads()
+        timeout: a timedelta; None: the process group's
+
+    >>> import torch, laconic
+    >>> weight = torch.nn.Parameter(torch.zeros(1000))
+    >>> optimizer = laconic.Lion([weight], lr=1e-2, total_steps=100)
+    >>> for _ in range(20):
+    ...     optimizer.zero_grad()
+    ...     (weight - 1).square().sum().backward()
+    ...     optimizer.step()
+    >>> optimizer.stats()["step"], bool((weight > 0).all())
+    (20, True)
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 0.0001,
+        betas: tuple[float, float] = (0.9, 0.99),
+        weight_decay: float = 0.0,
+        *,
+        codec: Literal["fp32", "bf16", "int8", "int4", "sign"] = 'fp32',
+        feedback: Literal["full", "ema", "none"] = 'full',
+        feedback_reset: int = 1024,
+        quant_block: int = 256,
+        total_steps: int | None = None,
+        scale_block: int = 4096,
+        bf16: bool = False,
+        seed: int = 0,
+        strict: bool = False,
+        shadow_every: int = 0,
+        verify_every: int = 0,
+        process_group: dist.ProcessGroup | None = None,
+        ranks_per_node: int | str | None = None,
+        bucket_mb: float = 25,
+        max_grad_norm: float | None = None,
+        exchange: str | None = None,
+        overlap: bool = True,
+        threads: int | None = None,
+        timeout: timedelta | None = None,
+    ) -> None: ...
+
+class LAMB(Optimizer):
+    """LAMB: Adam for large batches: each tensor moves in proportion to its own norm; the mean of the gradients is exact, or has eight or four bits per parameter.
+
+    You et al., Large Batch Optimization for Deep Learning: Training BERT in 76 minutes, ICLR 2020.
+
+    Args:
+        params: parameters or groups; a group may have its own lr, weight_decay and compress=False (exact means)
+        lr: learning rate
+        betas: decay of the first moment; decay of the second moment
+        eps: added to the root of the second moment
+        weight_decay: decoupled weight decay; groups may have their own
+        bias_correction: correct both moments for their start at 0
+        min_trust: least ratio of a tensor's norm to its update's
+        max_trust: largest ratio of a tensor's norm to its update's
+        codec: how the mean of the gradients travels: int8 and int4 are lossy
+        feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges (LoCo), or
+            dropped
+        feedback_reset: feedback = ema begins anew after so many; 0: never
+        quant_block: int8 and int4: elements that share a scale
+        total_steps: length of the run, from which schedules follow
+        scale_block: elements that share a scale, and are left out together when one is not finite
+        bf16: send exact means as bf16
+        seed: key of the random numbers
+        strict: exchange = auto decides once, before the first coded step
+        shadow_every: compare coded with exact means every so many steps; 0: never
+        verify_every: prove that replicas are equal every so many steps; 0: never
+        process_group: of the ranks that train together; None: all
+        ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
+            None: coded between all ranks
+        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        max_grad_norm: clip gradients to this norm over all ranks; 0: never
+        exchange: for methods that code
+        overlap: let exchanges begin while backward is running
+        threads: threads of each rank; None: torch.get_num_threads()
+        timeout: a timedelta; None: the process group's
+
+        DeepSpeed's names: max_coeff (max_trust), min_coeff (min_trust)
+
+    >>> import torch, laconic
+    >>> weight = torch.nn.Parameter(torch.zeros(1000))
+    >>> optimizer = laconic.LAMB([weight], lr=1e-2, total_steps=100)
+    >>> for _ in range(20):
+    ...     optimizer.zero_grad()
+    ...     (weight - 1).square().sum().backward()
+    ...     optimizer.step()
+    >>> optimizer.stats()["step"], bool((weight > 0).all())
+    (20, True)
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 0.001,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-08,
+        weight_decay: float = 0.0,
+        *,
+        bias_correction: bool = True,
+        min_trust: float = 0.01,
+        max_trust: float = 10.0,
+        codec: Literal["fp32", "bf16", "int8", "int4", "sign"] = 'fp32',
+        feedback: Literal["full", "ema", "none"] = 'full',
+        feedback_reset: int = 1024,
+        quant_block: int = 256,
+        total_steps: int | None = None,
+        scale_block: int = 4096,
+        bf16: bool = False,
+        seed: int = 0,
+        strict: bool = False,
+        shadow_every: int = 0,
+        verify_every: int = 0,
+        process_group: dist.ProcessGroup | None = None,
+        ranks_per_node: int | str | None = None,
+        bucket_mb: float = 25,
+        max_grad_norm: float | None = None,
+        exchange: str | None = None,
+        overlap: bool = True,
+        threads: int | None = None,
+        timeout: timedelta | None = None,
+        max_coeff: float = ...,
+        min_coeff: float = ...,
+    ) -> None: ...
+
 class OneBitAdam(Optimizer):
     """1-bit Adam: Adam on exact means until freeze_step, then one bit per parameter on every step.
 
@@ -173,6 +327,9 @@ class OneBitAdam(Optimizer):
         variance_floor: least second moment of an element, as a share of its scale block's mean; 0: none
         scale_norm: norm of a scale block that its scale keeps
         exchange: auto: exact instead of coded where that is measured to be faster; otherwise coded
+        dense_codec: how the mean of the gradients travels in rounds that are exact by default: int8 and int4 are
+            lossy, and add what they leave out to the next such round
+        quant_block: int8 and int4: elements that share a scale
         freeze_step: last step with exact means, after which the variance stays; auto: when it has settled; None: 20
             % of total_steps
         total_steps: length of the run, from which schedules follow
@@ -214,6 +371,8 @@ class OneBitAdam(Optimizer):
         variance_floor: float = 0.01,
         scale_norm: Literal["l2", "l1"] = 'l2',
         exchange: Literal["two-round", "single-round", "count", "auto"] = 'two-round',
+        dense_codec: Literal["fp32", "bf16", "int8", "int4"] = 'fp32',
+        quant_block: int = 256,
         freeze_step: int | Literal["auto"] | None = None,
         total_steps: int | None = None,
         scale_block: int = 4096,
@@ -231,6 +390,92 @@ class OneBitAdam(Optimizer):
         timeout: timedelta | None = None,
     ) -> None: ...
 
+class OneBitLAMB(Optimizer):
+    """1-bit LAMB: 1-bit Adam whose steps are as long as each tensor's trust ratio allows.
+
+    Li et al., 1-bit LAMB: Communication Efficient Large-Scale Large-Batch Training with LAMB's Convergence Speed, HiPC 2022.
+
+    Args:
+        params: parameters or groups; a group may have its own lr, weight_decay and compress=False (exact means)
+        lr: learning rate
+        betas: decay of the first moment; decay of the second moment
+        eps: added to the root of the second moment
+        weight_decay: decoupled weight decay; groups may have their own
+        bias_correction: correct both moments for their start at 0
+        variance_floor: least second moment of an element, as a share of its scale block's mean; 0: none
+        scale_norm: norm of a scale block that its scale keeps
+        exchange: auto: exact instead of coded where that is measured to be faster; otherwise coded
+        dense_codec: how the mean of the gradients travels in rounds that are exact by default: int8 and int4 are
+            lossy, and add what they leave out to the next such round
+        quant_block: int8 and int4: elements that share a scale
+        freeze_step: last step with exact means, after which the variance stays; auto: when it has settled; None: 20
+            % of total_steps
+        min_trust: least ratio of a tensor's norm to its update's
+        max_trust: largest ratio of a tensor's norm to its update's
+        total_steps: length of the run, from which schedules follow
+        scale_block: elements that share a scale, and are left out together when one is not finite
+        bf16: send exact means as bf16
+        seed: key of the random numbers
+        strict: exchange = auto decides once, before the first coded step
+        shadow_every: compare coded with exact means every so many steps; 0: never
+        verify_every: prove that replicas are equal every so many steps; 0: never
+        process_group: of the ranks that train together; None: all
+        ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
+            None: coded between all ranks
+        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        max_grad_norm: clip gradients to this norm over all ranks; 0: never
+        overlap: let exchanges begin while backward is running
+        threads: threads of each rank; None: torch.get_num_threads()
+        timeout: a timedelta; None: the process group's
+
+        DeepSpeed's names: max_coeff (max_trust), min_coeff (min_trust)
+
+    >>> import torch, laconic
+    >>> weight = torch.nn.Parameter(torch.zeros(1000))
+    >>> optimizer = laconic.OneBitLAMB([weight], lr=1e-2, total_steps=100)
+    >>> for _ in range(20):
+    ...     optimizer.zero_grad()
+    ...     (weight - 1).square().sum().backward()
+    ...     optimizer.step()
+    >>> optimizer.stats()["step"], bool((weight > 0).all())
+    (20, True)
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 0.001,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-08,
+        weight_decay: float = 0.0,
+        *,
+        bias_correction: bool = True,
+        variance_floor: float = 0.01,
+        scale_norm: Literal["l2", "l1"] = 'l2',
+        exchange: Literal["two-round", "single-round", "count", "auto"] = 'two-round',
+        dense_codec: Literal["fp32", "bf16", "int8", "int4"] = 'fp32',
+        quant_block: int = 256,
+        freeze_step: int | Literal["auto"] | None = None,
+        min_trust: float = 0.01,
+        max_trust: float = 10.0,
+        total_steps: int | None = None,
+        scale_block: int = 4096,
+        bf16: bool = False,
+        seed: int = 0,
+        strict: bool = False,
+        shadow_every: int = 0,
+        verify_every: int = 0,
+        process_group: dist.ProcessGroup | None = None,
+        ranks_per_node: int | str | None = None,
+        bucket_mb: float = 25,
+        max_grad_norm: float | None = None,
+        overlap: bool = True,
+        threads: int | None = None,
+        timeout: timedelta | None = None,
+        max_coeff: float = ...,
+        min_coeff: float = ...,
+    ) -> None: ...
+
 class ZeroOneAdam(Optimizer):
     """0/1 Adam: Adam with one bit per parameter when ranks exchange, and local steps between.
 
@@ -246,6 +491,9 @@ class ZeroOneAdam(Optimizer):
         variance_floor: least second moment of an element, as a share of its scale block's mean; 0: none
         scale_norm: norm of a scale block that its scale keeps
         exchange: auto: exact instead of coded where that is measured to be faster; otherwise coded
+        dense_codec: how the mean of the gradients travels in rounds that are exact by default: int8 and int4 are
+            lossy, and add what they leave out to the next such round
+        quant_block: int8 and int4: elements that share a scale
         variance_freeze_step: last step on which the variance may change, the end of learning-rate warm-up; None: 15
             % of total_steps
         variance_kappa: variance steps before the gap between them doubles
@@ -294,6 +542,8 @@ class ZeroOneAdam(Optimizer):
         variance_floor: float = 0.01,
         scale_norm: Literal["l2", "l1"] = 'l2',
         exchange: Literal["two-round", "single-round", "count", "auto"] = 'two-round',
+        dense_codec: Literal["fp32", "bf16", "int8", "int4"] = 'fp32',
+        quant_block: int = 256,
         variance_freeze_step: int | None = None,
         variance_kappa: int = 16,
         double_every: int | Literal["auto"] | None = None,
@@ -364,6 +614,74 @@ class Birder(Optimizer):
         beta: float = 0.9,
         weight_decay: float = 0.0,
         *,
+        exchange: Literal["two-round", "single-round", "count", "auto"] = 'two-round',
+        total_steps: int | None = None,
+        scale_block: int = 4096,
+        bf16: bool = False,
+        seed: int = 0,
+        strict: bool = False,
+        shadow_every: int = 0,
+        verify_every: int = 0,
+        process_group: dist.ProcessGroup | None = None,
+        ranks_per_node: int | str | None = None,
+        bucket_mb: float = 25,
+        max_grad_norm: float | None = None,
+        overlap: bool = True,
+        threads: int | None = None,
+        timeout: timedelta | None = None,
+    ) -> None: ...
+
+class DistributedLion(Optimizer):
+    """Distributed Lion: every rank votes with the sign of its own momentum, one bit per parameter from the first step on; a third to a tenth of AdamW's learning rate.
+
+    Liu et al., Communication Efficient Distributed Training with Distributed Lion, NeurIPS 2024; momentum_sync_every: Ishikawa et al., Lion Cub, 2024.
+
+    Args:
+        params: parameters or groups; a group may have its own lr, weight_decay and compress=False (exact means)
+        lr: learning rate
+        betas: share of the momentum in what is stepped by, beside the gradient; decay of the momentum
+        weight_decay: decoupled weight decay; groups may have their own
+        form: vote: a step of the majority's sign; count: of the mean of the signs, in more bits on the way back
+        momentum_sync_every: replace the momenta by their mean, in eight bits, every so many steps (Lion Cub); 0:
+            never
+        exchange: auto: the exact mean of the signs instead of the vote where that is measured to be faster;
+            otherwise the vote
+        total_steps: length of the run, from which schedules follow
+        scale_block: elements that share a scale, and are left out together when one is not finite
+        bf16: send exact means as bf16
+        seed: key of the random numbers
+        strict: exchange = auto decides once, before the first coded step
+        shadow_every: compare coded with exact means every so many steps; 0: never
+        verify_every: prove that replicas are equal every so many steps; 0: never
+        process_group: of the ranks that train together; None: all
+        ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
+            None: coded between all ranks
+        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        max_grad_norm: clip gradients to this norm over all ranks; 0: never
+        overlap: let exchanges begin while backward is running
+        threads: threads of each rank; None: torch.get_num_threads()
+        timeout: a timedelta; None: the process group's
+
+    >>> import torch, laconic
+    >>> weight = torch.nn.Parameter(torch.zeros(1000))
+    >>> optimizer = laconic.DistributedLion([weight], lr=1e-2, total_steps=100)
+    >>> for _ in range(20):
+    ...     optimizer.zero_grad()
+    ...     (weight - 1).square().sum().backward()
+    ...     optimizer.step()
+    >>> optimizer.stats()["step"], bool((weight > 0).all())
+    (20, True)
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 0.0001,
+        betas: tuple[float, float] = (0.9, 0.99),
+        weight_decay: float = 0.0,
+        *,
+        form: Literal["vote", "count"] = 'vote',
+        momentum_sync_every: int = 0,
         exchange: Literal["two-round", "single-round", "count", "auto"] = 'two-round',
         total_steps: int | None = None,
         scale_block: int = 4096,
