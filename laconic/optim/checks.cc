@@ -4,6 +4,7 @@
 
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
+#include "laconic/optim/method.h"
 #include "laconic/transport/agree.h"
 
 namespace laconic::inline optim {
@@ -26,7 +27,8 @@ void check_ranges_cover(const Model& model) {
 }  // namespace
 
 Model completed(Model model, const OptimizerConfig& config) {
-  if (model.weights.size() != model.gradient.size())
+  const bool needs_gradient = config.inner != kNoInner || !method_named(config.algorithm).spacing;
+  if (model.weights.size() != model.gradient.size() && (needs_gradient || !model.gradient.empty()))
     fail(Code::kInvalidArgument, "{} weights and {} gradients: they must be equally many",
          model.weights.size(), model.gradient.size());
   if (model.groups.empty())

@@ -10,8 +10,34 @@
 namespace laconic::inline optim {
 namespace {
 
+// The method under a preset's name.
+Method made_from(const Method& method, const Preset& preset) {
+  Method same = method;
+  same.name = preset.name;
+  same.title = preset.title;
+  same.summary = preset.summary;
+  same.paper = preset.paper;
+  same.presets.clear();
+  same.preset_of = method.name;
+  for (Option& option : same.options)
+    if (const auto found = preset.defaults.find(option.name); found != preset.defaults.end())
+      option.by_default = found->second;
+  return same;
+}
+
+void add(std::deque<Method>& all, Method method) {
+  const std::vector<Preset> presets = method.presets;
+  all.push_back(std::move(method));
+  const Method& base = all.back();
+  for (const Preset& preset : presets) all.push_back(made_from(base, preset));
+}
+
 std::deque<Method>& registry() {
-  static std::deque<Method> all = built_in_methods();
+  static std::deque<Method> all = [] {
+    std::deque<Method> methods;
+    for (Method& one : built_in_methods()) add(methods, std::move(one));
+    return methods;
+  }();
   return all;
 }
 
@@ -67,7 +93,7 @@ void register_method(Method method) {
     if (spelled(one.name) == spelled(method.name))
       fail(Code::kInvalidArgument, "there is a method \"{}\" already: choose another name",
            method.name);
-  registry().push_back(std::move(method));
+  add(registry(), std::move(method));
 }
 
 }  // namespace laconic::inline optim

@@ -9,6 +9,7 @@
 #include "laconic/kernels/dense.h"
 #include "laconic/optim/checks.h"
 #include "laconic/optim/choice.h"
+#include "laconic/optim/courier.h"
 #include "laconic/optim/method.h"
 #include "laconic/optim/queue.h"
 #include "laconic/optim/rest.h"
@@ -24,6 +25,13 @@ void check_rate(const char* what, double value) {
     fail(Code::kInvalidArgument, "a {} of {}: it must be finite and at least 0", what, value);
 }
 
+// Where fragment `f` of `fragments` begins in a group of `elements`.
+std::size_t cut(std::size_t elements, int f, int fragments) {
+  const auto parts = static_cast<std::size_t>(fragments), part = static_cast<std::size_t>(f);
+  const std::size_t whole = elements / parts * part + (elements % parts * part + parts - 1) / parts;
+  return std::min(elements, (whole + 63) / 64 * 64);
+}
+
 class FlatOptimizer final : public Optimizer {
  public:
   FlatOptimizer(const OptimizerConfig& config, const Model& model, Transport& transport)
@@ -36,25 +44,26 @@ class FlatOptimizer final : public Optimizer {
         device_(make_host_device(config_.threads)),
         schedule_(method_.make_schedule(config_)) {
     agree_on_setup(*metered_, config_, model_);
+    if (spacing_.delay > 0) courier_ = std::make_unique<Courier>(transport_, config_);
     // One rank, or one node, has nothing to choose from: its means are exact, or go nowhere.
-    const bool coded_ways = !dense() && transport_.size() > 1 && nodes_.nodes > 1;
+    const bool coded_ways =
+        !dense() && transport_.size() > 1 && nodes_.nodes > 1 && spacing_.delay == 0;
     const bool chooses = coded_ways && config_.exchange == ExchangeForm::kAuto;
     may_switch_ = coded_ways && (chooses || config_.guard);
     if (chooses && nodes_.per_node > 1) flat_ = make_nodes(*metered_, kFlat);
-    if (model_.may_rest) rest_ = std::make_unique<Rest>(model_, *metered_);
+    if (model_.may_rest) rest_ = std::make_unique<Rest>(model_, *metered_, spacing_.fragments);
     shadow_.ranges = model_.ranges;
     shadow_.sums.resize(model_.ranges.size());
     now_.resize(model_.groups.size());
     std::size_t begin = 0;
     for (const Group& group : model_.groups) {
-      const GroupStep* now = &now_[static_cast<std::size_t>(&group - model_.groups.data())];
-      for (std::size_t at = 0; at < group.elements; at += config_.bucket_elements)
-        add_bucket(group, now, begin + at, std::min(config_.bucket_elements, group.elements - at));
+      add_buckets(group, now_[static_cast<std::size_t>(&group - model_.groups.data())], begin);
       begin += group.elements;
     }
     if (chooses)
       choice_ = std::make_unique<Choice>(config_, nodes_, flat_.world ? &flat_ : nullptr, *device_,
                                          switching_);
+    if (courier_) courier_->serve(buckets(), [this](int b) { rule(b).deliver(); });
     queue_ = std::make_unique<StepQueue>(
         buckets(), [this](int b) { work(b); }, [this] { transport_.idle(); });
   }
@@ -132,10 +141,26 @@ class FlatOptimizer final : public Optimizer {
     now.t = static_cast<std::int64_t>(counters_.t());
     now.variance_updates = static_cast<std::int64_t>(counters_.variance_updates());
     shadow_.on = false;
-    for (int b = buckets() - 1; b >= 0; --b) rule(b).synchronize(now);
+    now.kind = Step::Kind::kCoded;
+    now.fragment = kAllFragments;
+    now.delay = 0;
+    const bool agrees = rest_ && method_.spacing;
+    if (agrees) rest_->begin_between_steps();
+    for (int b = buckets() - 1; b >= 0; --b) {
+      rule(b).arrive(now);
+      rule(b).synchronize_around(now, agrees ? rest_->of(b, false) : std::span<const Piece>{});
+    }
+    if (agrees) rest_->synchronized();
     counters_.open() = 0;
     counters_.last_sync() = counters_.t();
     note_weights();
+  }
+
+  bool exchanges_next() const override {
+    Counters now = counters_;
+    const Step next = schedule_->plan(now, now.lr_before());
+    return std::ranges::any_of(
+        rules_, [&](const auto& one) { return one->exchanges(next) || one->arrives(next); });
   }
 
   int buckets() const noexcept override { return static_cast<int>(buckets_.size()); }
@@ -191,6 +216,12 @@ class FlatOptimizer final : public Optimizer {
     note_weights();
   }
 
+  // Their threads use the rest.
+  ~FlatOptimizer() override {
+    queue_.reset();
+    if (courier_) courier_->stop();
+  }
+
   const OptimizerConfig& config() const noexcept override { return config_; }
   const Model& model() const noexcept override { return model_; }
   Transport& transport() const noexcept override { return transport_; }
@@ -219,7 +250,8 @@ class FlatOptimizer final : public Optimizer {
     if (watches()) hash_ = hash_of_weights();
   }
   bool watches() const {
-    return model_.watched && started_ && !rules_.empty() && rules_.front()->keeps_weights();
+    return model_.watched && started_ && !rules_.empty() && rules_.front()->keeps_weights() &&
+           rules_.front()->moves_weights();
   }
   std::uint64_t hash_of_weights() const { return hash64(std::as_bytes(model_.weights)); }
 
@@ -227,6 +259,11 @@ class FlatOptimizer final : public Optimizer {
   void work(int b) {
     if (step_.freezes) rule(b).freeze();
     if (defers()) return rule(b).average(step_);
+    if (method_.spacing) {
+      rule(b).move(step_, rest_ ? rest_->absent_in(b) : std::span<const Piece>{});
+      rule(b).arrive(step_);
+      if (!rule(b).exchanges(step_)) return;
+    }
     rule(b).step_around(step_, resting(b));
   }
   std::span<const Piece> resting(int b) {
@@ -296,22 +333,36 @@ class FlatOptimizer final : public Optimizer {
   // A decision over the whole gradient comes first, so nothing may start during backward.
   bool waits_for_all() const { return config_.max_grad_norm > 0 || config_.skip == Skip::kStep; }
 
-  void add_bucket(const Group& group, const GroupStep* now, std::size_t begin, std::size_t count) {
-    if (rest_) rest_->add_bucket(begin, count);
-    buckets_.push_back({.config = &config_,
-                        .nodes = &nodes_,
-                        .flat = flat_.world ? &flat_ : nullptr,
-                        .may_switch = may_switch_,
-                        .device = device_.get(),
-                        .shadow = &shadow_,
-                        .rest = rest_.get(),
-                        .deferred = defers(),
-                        .group = group,
-                        .now = now,
-                        .index = static_cast<int>(buckets_.size()),
-                        .begin = begin,
-                        .x = model_.weights.subspan(begin, count),
-                        .g = model_.gradient.subspan(begin, count)});
+  void add_buckets(const Group& group, const GroupStep& now, std::size_t begin) {
+    for (int f = 0; f < spacing_.fragments; ++f) {
+      const std::size_t end = cut(group.elements, f + 1, spacing_.fragments);
+      for (std::size_t at = cut(group.elements, f, spacing_.fragments); at < end;
+           at += config_.bucket_elements)
+        add_bucket(group, &now, f, begin + at, std::min(config_.bucket_elements, end - at));
+    }
+  }
+
+  void add_bucket(const Group& group, const GroupStep* now, int fragment, std::size_t begin,
+                  std::size_t count) {
+    if (rest_) rest_->add_bucket(begin, count, fragment);
+    const bool has_gradient = !model_.gradient.empty();
+    buckets_.push_back(
+        {.config = &config_,
+         .nodes = courier_ ? &courier_->nodes() : &nodes_,
+         .flat = flat_.world ? &flat_ : nullptr,
+         .may_switch = may_switch_,
+         .device = device_.get(),
+         .shadow = &shadow_,
+         .rest = rest_.get(),
+         .deferred = defers(),
+         .courier = courier_.get(),
+         .fragment = fragment,
+         .group = group,
+         .now = now,
+         .index = static_cast<int>(buckets_.size()),
+         .begin = begin,
+         .x = model_.weights.subspan(begin, count),
+         .g = has_gradient ? model_.gradient.subspan(begin, count) : std::span<float>{}});
     rules_.push_back(method_.make_rule(buckets_.back()));
     if (SwitchingMean* mean = rules_.back()->switching()) switching_.push_back(mean);
   }
@@ -333,7 +384,8 @@ class FlatOptimizer final : public Optimizer {
     shadow_.on = config_.shadow_every > 0 && step_.t % config_.shadow_every == 0 &&
                  step_.kind == Step::Kind::kCoded;
     if (shadow_.on) std::fill(shadow_.sums.begin(), shadow_.sums.end(), Shadow::Sums{});
-    before_ = traffic_.total();
+    before_ = sent();
+    waited_before_ = courier_ ? courier_->waited_seconds() : 0;
     stats_.exchange.clear();
     if (!switching_.empty() && step_.kind == Step::Kind::kCoded) choose_paths();
     begun_ = true;
@@ -367,7 +419,8 @@ class FlatOptimizer final : public Optimizer {
     bool bad = false;
     const double mine[] = {local_squares(&bad), 0};
     double squares = mine[0];
-    const bool silent = step_.kind == Step::Kind::kSilent || step_.kind == Step::Kind::kNothing;
+    // An exchange that outlives the step does not hold it up either.
+    const bool silent = !step_.exchanges() || step_.delay > 0;
     if (config_.skip == Skip::kStep || !(silent || dense())) {
       const double sent[] = {mine[0], bad ? 1.0 : 0.0};
       double sum = 0;
@@ -404,9 +457,20 @@ class FlatOptimizer final : public Optimizer {
     if (step_.t == config_.total_steps && step_.kind == Step::Kind::kNothing) synchronize();
   }
 
+  // What this rank has sent, as far as it counts.
+  Traffic::Count sent() const {
+    Traffic::Count all = traffic_.total();
+    if (!courier_) return all;
+    all.bytes_inside += courier_->sent().bytes_inside;
+    all.bytes_between += courier_->sent().bytes_between;
+    return all;
+  }
+
   void report(bool taken) {
     static constexpr const char* kKinds[] = {"nothing", "dense", "coded", "silent"};
-    const auto now = traffic_.total();
+    const auto now = sent();
+    stats_.waited_seconds = courier_ ? courier_->waited_seconds() - waited_before_ : 0;
+    totals_.waited_seconds += stats_.waited_seconds;
     stats_.step = static_cast<std::int64_t>(counters_.t());
     const bool coded = step_.kind == Step::Kind::kCoded && !all_exact();
     const bool dense =
@@ -449,6 +513,7 @@ class FlatOptimizer final : public Optimizer {
   const OptimizerConfig config_;
   const Method& method_;
   const bool dense_ = method_.exact_with(config_);
+  const Spacing spacing_ = method_.spacing ? method_.spacing(config_) : Spacing{};
   const Model model_;
   Transport& transport_;
   Traffic traffic_;
@@ -456,6 +521,7 @@ class FlatOptimizer final : public Optimizer {
   Nodes nodes_, flat_;  // flat_.world is null unless buckets may choose it
   bool may_switch_ = false;
   std::unique_ptr<Device> device_;
+  std::unique_ptr<Courier> courier_;  // null: exchanges end with their step
   std::unique_ptr<Schedule> schedule_;
   Counters counters_;
   Shadow shadow_;
@@ -466,6 +532,7 @@ class FlatOptimizer final : public Optimizer {
   Step step_;
   bool begun_ = false, started_ = false;
   Traffic::Count before_;
+  double waited_before_ = 0;
   StepStats stats_;
   Totals totals_;
   ReplicaCheck replicas_{model_};
