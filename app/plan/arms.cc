@@ -59,8 +59,8 @@ std::vector<Arm> arms_of(const Scenario& scenario) {
                                        std::pair("count", RandomForm::kCount)})
         add(arms, scenario, optimizer, wire, {.algorithm = optimizer, .form = form}, rounds);
     } else {
-      add(arms, scenario, optimizer, "1 bit", {.algorithm = optimizer, .bf16 = scenario.bf16},
-          rounds);
+      add(arms, scenario, optimizer, method.codec == "sign" ? "1 bit" : method.codec,
+          {.algorithm = optimizer, .bf16 = scenario.bf16}, rounds);
     }
   }
   return arms;
@@ -98,7 +98,7 @@ std::string where(const Scenario& scenario, const Arm& coded, const std::vector<
 std::vector<std::string> default_optimizers() {
   std::vector<std::string> names = {kBaseline};
   for (const Method* method : methods())
-    if (!method->exact) names.push_back(method->name);
+    if (!method->exact && method->preset_of.empty()) names.push_back(method->name);
   return names;
 }
 

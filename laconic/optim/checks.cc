@@ -78,10 +78,11 @@ void agree_on_first_weights(Transport& transport, std::span<const float> weights
   agree(transport, {&mine, 1}, "start all ranks from the same weights, or broadcast them");
 }
 
-void ReplicaCheck::compare(Transport& transport, std::int64_t step) {
+void ReplicaCheck::compare(Transport& transport, std::span<const float> weights,
+                           std::int64_t step) {
   for (std::size_t i = 0; i < mine_.size(); ++i)
-    mine_[i] = hash64(
-        std::as_bytes(model_.weights.subspan(model_.ranges[i].begin, model_.ranges[i].count)));
+    mine_[i] =
+        hash64(std::as_bytes(weights.subspan(model_.ranges[i].begin, model_.ranges[i].count)));
   transport.gather(std::span<const std::uint64_t>(mine_), all_);
   for (std::size_t i = 0; i < mine_.size(); ++i) {
     std::string ranks;

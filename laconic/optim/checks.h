@@ -19,8 +19,8 @@ class ReplicaCheck {
   // `model` is completed, and outlives this.
   explicit ReplicaCheck(const Model& model) : model_(model), mine_(model.ranges.size()) {}
 
-  // Error(kMismatch) with the range and the ranks.
-  void compare(Transport& transport, std::int64_t step);
+  // Of `weights`, as many as the model has. Error(kMismatch) with the range and the ranks.
+  void compare(Transport& transport, std::span<const float> weights, std::int64_t step);
 
  private:
   const Model& model_;

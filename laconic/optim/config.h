@@ -62,7 +62,8 @@ struct OptimizerConfig {
   std::int64_t feedback_reset = 1024;    // kEma: exchanges; 0: never
   std::size_t quant_block = 256;         // int8, int4, int2
 
-  std::string inner{kDefaultText};  // a method that can be one, or "none": the caller moves weights
+  // A method that can be one, or "none": the caller moves the weights between begin() and step().
+  std::string inner{kDefaultText};
   Outer outer = kDefaultOuter;
   std::int64_t every = kDefault, fragments = kDefault, delay = kDefault;
   double outer_lr = kDefault, outer_momentum = 0.9;

@@ -25,7 +25,6 @@ class LocalRule final : public Rule {
 
   void start() override { adopt(); }
   void adopt() override;
-  bool moves_weights() const override { return inner_ != nullptr; }
   std::vector<State> state() override;
   bool keeps_what_rests() const override { return bucket_.courier != nullptr; }
   std::span<const float> synced() const override { return x_sync_.span(); }

@@ -22,6 +22,10 @@ Method made_from(const Method& method, const Preset& preset) {
   for (Option& option : same.options)
     if (const auto found = preset.defaults.find(option.name); found != preset.defaults.end())
       option.by_default = found->second;
+  OptimizerConfig config;
+  for (const Option& option : same.options)
+    if (!option.by_default.empty()) option.read(option, config, option.by_default);
+  same.codec = same.codec_of(config);
   return same;
 }
 

@@ -250,8 +250,7 @@ class FlatOptimizer final : public Optimizer {
     if (watches()) hash_ = hash_of_weights();
   }
   bool watches() const {
-    return model_.watched && started_ && !rules_.empty() && rules_.front()->keeps_weights() &&
-           rules_.front()->moves_weights();
+    return model_.watched && started_ && !rules_.empty() && rules_.front()->keeps_weights();
   }
   std::uint64_t hash_of_weights() const { return hash64(std::as_bytes(model_.weights)); }
 
@@ -501,13 +500,18 @@ class FlatOptimizer final : public Optimizer {
     totals_.silent += step_.kind == Step::Kind::kSilent || step_.kind == Step::Kind::kNothing;
   }
 
+  // Where the whole model is never synced at once, what ranks share is looked at.
+  bool never_whole() const { return spacing_.fragments > 1 || spacing_.delay > 0; }
   // After the first sync that is verify_every steps or more after the last check.
   void verify() {
-    if (config_.verify_every == 0 || counters_.open() != 0 ||
+    if (config_.verify_every == 0 || (counters_.open() != 0 && !never_whole()) ||
         step_.t - verified_ < config_.verify_every)
       return;
     verified_ = step_.t;
-    replicas_.compare(*metered_, step_.t);
+    if (!never_whole()) return replicas_.compare(*metered_, model_.weights, step_.t);
+    if (shared_.empty()) shared_ = Buffer<float>(model_.weights.size());
+    synced_weights(shared_.span());
+    replicas_.compare(*metered_, shared_.span(), step_.t);
   }
 
   const OptimizerConfig config_;
@@ -537,6 +541,7 @@ class FlatOptimizer final : public Optimizer {
   Totals totals_;
   ReplicaCheck replicas_{model_};
   std::int64_t verified_ = 0;
+  Buffer<float> shared_;  // what was verified, where that is not in the model
   std::vector<double> norms_;
   std::vector<std::uint8_t> wishes_;
   std::uint64_t hash_ = 0;  // of the weights after the last step, where they are watched

@@ -119,8 +119,8 @@ class Training {
   virtual void exchange_exactly(int steps) = 0;
   // After it all replicas are byte-equal. Collective; a no-op right after a sync.
   virtual void synchronize() = 0;
-  // The next step exchanges, or applies an exchange. Where the caller moves the weights, other steps
-  // do not look at them.
+  // The next step exchanges, or applies an exchange. Where the caller moves the weights (inner =
+  // none), other steps do not look at them, but the first begin() does.
   virtual bool exchanges_next() const = 0;
 };
 

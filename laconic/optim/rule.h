@@ -89,8 +89,6 @@ class Rule {
   // synced() is memory of the rule's own; adopt() makes it what the weights are.
   bool keeps_weights() const { return synced().data() != bucket_.x.data(); }
   virtual void adopt() {}
-  // False: the caller moves the weights between steps.
-  virtual bool moves_weights() const { return true; }
   virtual double variance_norm() const { return 0; }  // ‖v‖₁
   virtual double residual_ratio() const { return 0; }
   virtual std::string describe() const = 0;

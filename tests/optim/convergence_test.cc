@@ -17,6 +17,7 @@ OptimizerConfig recipe(const std::string& algorithm) {
   config.total_steps = kRun;
   config.scale_block = 64;
   config.beta2 = 0.99;
+  config.every = 8;
   return config;
 }
 

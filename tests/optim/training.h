@@ -24,13 +24,15 @@ std::string name_of(const ::testing::TestParamInfo<Setting>& info);
 
 // A method, or METHOD+CODEC+FEEDBACK.
 inline constexpr const char* kAlgorithms[] = {
-    "sgdm", "adamw", "sgdm+int8+full", "adamw+int4+ema", "one-bit-adam", "zero-one-adam", "birder"};
+    "sgdm",          "adamw",  "sgdm+int8+full", "adamw+int4+ema",    "one-bit-adam",
+    "zero-one-adam", "birder", "local-steps",    "diloco+sign+decay", "streaming-diloco"};
 
 // The defaults under one of these names.
 OptimizerConfig config_named(const std::string& algorithm);
 
 // Every kind of step within kSteps steps. 0/1 Adam: variance steps 1, 2, 3, 5, 7; intervals of 1
-// until 12, 2 until 16, then 4: syncs at 14, 16, 20, 24. 1-bit Adam freezes after 6.
+// until 12, 2 until 16, then 4: syncs at 14, 16, 20, 24. 1-bit Adam freezes after 6. Local steps end
+// after every 4th one; in fragments, each after 8, one every 2nd one, applied a step later.
 inline constexpr std::int64_t kSteps = 25;
 OptimizerConfig short_config(std::string algorithm, int ranks_per_node = kFlat);
 
@@ -77,7 +79,7 @@ bool equal_on_all(Transport& world, std::span<const float> values);
 std::vector<std::vector<float>> gathered(Transport& world, std::span<const float> values);
 
 // Weights are equal on all ranks after this step.
-bool synced(const Optimizer& optimizer);
+bool synced(Optimizer& optimizer);
 
 class OptimizerSuite : public ::testing::TestWithParam<Setting> {
  protected:
@@ -86,6 +88,12 @@ class OptimizerSuite : public ::testing::TestWithParam<Setting> {
   }
   static std::string algorithm() { return GetParam().algorithm; }
   static bool dense() { return algorithm() == "sgdm" || algorithm() == "adamw"; }
+  // Each rank moves its weights by its own gradient in every step.
+  static bool alone() {
+    return algorithm().starts_with("local") || algorithm().find("diloco") == 0 || delayed();
+  }
+  // Exchanges outlive their steps, so weights are equal after synchronize() only.
+  static bool delayed() { return algorithm().starts_with("streaming"); }
   static void run(const std::function<void(Transport&)>& body) {
     run_ranks(GetParam().ranks, body);
   }

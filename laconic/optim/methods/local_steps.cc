@@ -98,10 +98,11 @@ void check_spacing(const C& config) {
     fail(Code::kInvalidArgument,
          "merge = {} with delay = 0: there is nothing to merge; give a delay, or merge = none",
          config.merge);
-  if (config.delay > 0 && config.guard)
+  if (config.delay > 0 && (config.guard || config.shadow_every > 0))
     fail(Code::kInvalidArgument,
-         "guard = true with delay = {}: an exchange that outlives its step cannot change its path; "
-         "leave one of them out",
+         "{} with delay = {}: an exchange that outlives its step has no exact one beside it; leave "
+         "one of them out",
+         config.guard ? "guard = true" : fmt::format("shadow_every = {}", config.shadow_every),
          config.delay);
   if (config.exchange == ExchangeForm::kAuto)
     fail(Code::kInvalidArgument,
