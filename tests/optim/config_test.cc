@@ -53,8 +53,22 @@ OptimizerConfig nothing_default() {
           .guard = true,
           .codec = GradientCodec::kInt4,
           .feedback = Feedback::kEma,
+          .feedback_decay = 0.5,
           .feedback_reset = 0,
           .quant_block = 512,
+          .inner = "none",
+          .outer = Outer::kSign,
+          .every = 500,
+          .fragments = 4,
+          .delay = kWholeInterval,
+          .outer_lr = 0.7,
+          .outer_momentum = 0.5,
+          .outer_beta1 = 0.8,
+          .outer_beta2 = 0.7,
+          .outer_weight_decay = 0.1,
+          .merge = kNoMerge,
+          .gap_penalty = 2,
+          .clip = 3,
           .scale_block = 0,
           .scale_norm = kernels::Norm::kL1,
           .bf16 = true,
@@ -79,7 +93,7 @@ TEST(OptimizerConfig, AsTextReadsBackToTheSameBits) {
 
 TEST(OptimizerConfig, EveryFieldIsPrinted) {
   const auto plain = to_text({}), other = to_text(nothing_default());
-  EXPECT_EQ(plain.size(), 33U);
+  EXPECT_EQ(plain.size(), 47U);
   for (const auto& [field, value] : plain) EXPECT_NE(value, other.at(field)) << field;
 }
 
@@ -262,7 +276,10 @@ TEST(OptimizerConfig, FieldsOfOtherAlgorithmsAreNoConcern) {
                          .variance_kappa = 0,
                          .max_interval = 0,
                          .beta = 2,
-                         .exchange = static_cast<ExchangeForm>(9)};
+                         .exchange = static_cast<ExchangeForm>(9),
+                         .codec = GradientCodec::kFp32,
+                         .feedback = Feedback::kFull,
+                         .every = -9};
   EXPECT_EQ(validated(config), config);
   config = {.algorithm = "birder", .momentum = 4, .beta2 = 1};
   EXPECT_EQ(validated(config), config);

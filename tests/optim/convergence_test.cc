@@ -17,7 +17,7 @@ OptimizerConfig recipe(const std::string& algorithm) {
   config.total_steps = kRun;
   config.scale_block = 64;
   config.beta2 = 0.99;
-  config.every = 8;
+  config.every = 4;
   return config;
 }
 

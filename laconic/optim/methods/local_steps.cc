@@ -272,7 +272,10 @@ Method local_steps_method() {
       .coded_with = gradient_codec,
       .presets = presets(),
       .cost = {.state = 16, .exact = {0, 1.23e-9}, .coded = {0.4e-9, 0.8e-9}, .local = 1.23e-9},
-      .sweeps = {.exact = "adam", .local = "adam"},
+      .sweeps = {.exact = "adam",
+                 .before = "encode-displacement",
+                 .after = "decode-outer",
+                 .local = "adam"},
       .complete = complete,
       .spacing =
           [](const C& config) {
