@@ -41,7 +41,7 @@ class Plan(unittest.TestCase):
                 self.assertGreaterEqual(row["seconds"], 0.09)
                 self.assertAlmostEqual(row["seconds"], sum(row["shares"][k] * s["seconds"] for k, s in row["steps"].items()))
                 self.assertAlmostEqual(row["speedup_over_fp32"], rows["adamw", "fp32", "all-reduce"]["seconds"] / row["seconds"])
-        self.assertEqual({name[0] for name in rows}, {"adamw", "one-bit-adam", "zero-one-adam", "birder"})
+        self.assertEqual({name[0] for name in rows}, {"adamw", "one-bit-adam", "zero-one-adam", "birder", "local-steps"})
         self.assertGreater(rows["zero-one-adam", "1 bit", "nodes"]["shares"]["silent"], 0.3)
 
     def test_the_advice_is_dense_where_the_network_is_fast_and_coded_where_it_is_slow(self):
