@@ -67,7 +67,7 @@ TEST(LocalSteps, AveragedInEveryStepAreDataParallelSgd) {
   });
 }
 
-// What is under way is applied before anything is learnt meanwhile, and nothing is left to exchange.
+// What is under way is applied before anything is learnt meanwhile; nothing is left to exchange.
 TEST(LocalSteps, ADelayedExchangeThatIsFinishedAtOnceIsTheSynchronousOne) {
   everywhere([](Transport& world, int per_node) {
     OptimizerConfig config = local_config(per_node);
