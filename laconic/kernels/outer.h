@@ -17,8 +17,8 @@ void displacement(const float* x_sync, const float* x, std::size_t count, float*
 //   kMomentum  M = clipped(momentum*M + d); x_sync = x_sync - rate*M
 //   kSign      d = d*inverse_gamma; c = beta1*M + (1-beta1)*d; M = clipped(beta2*M + (1-beta2)*d);
 //              x_sync = x_sync*decay - rate*sgn(c)
-// Then x = x_sync (kEqual), x_sync + (x - snapshot) (kKeep), or own*x + shared*x_sync (kBlend); x_sync
-// where what x would keep is not finite. `momentum` may be null with kAverage, `snapshot` unless
+// Then x = x_sync (kEqual), x_sync + (x - snapshot) (kKeep), or own*x + shared*x_sync (kBlend);
+// x_sync where what x would keep is not finite. `momentum` may be null with kAverage, `snapshot` unless
 // kKeep.
 void outer_update(const OuterStep& step, const float* mean, float* momentum, const float* snapshot,
                   float* x_sync, float* x, std::size_t count) noexcept;

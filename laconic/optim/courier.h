@@ -15,9 +15,9 @@
 
 namespace laconic::inline optim {
 
-// Runs exchanges that outlive their step, bucket after bucket in the order of post(), which is equal
-// on all ranks. It has a thread, a group of ranks and a device of its own: steps, control rounds and
-// checkpoints go on meanwhile. One thread at a time calls.
+// Runs exchanges that outlive their step, bucket after bucket in the order of post(), which is the
+// same on all ranks. It has a thread, a group of ranks and a device of its own: steps, control
+// rounds and checkpoints go on meanwhile. One thread at a time calls.
 class Courier {
  public:
   // Collective. The caller keeps `transport` alive.

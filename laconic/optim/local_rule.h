@@ -4,8 +4,8 @@
 
 namespace laconic::inline optim {
 
-// Ranks that train alone for a while. An inner update moves x by this rank's own gradient (none: the
-// caller does). An exchange takes D = x_sync - x of all ranks, and the outer rule moves x_sync, the
+// Ranks that train alone for a while. An inner update moves x by this rank's own gradient (none:
+// the caller does). An exchange takes D = x_sync - x of all ranks, and the outer rule moves x_sync, the
 // weights that are equal on all ranks, by its mean:
 //   at once     x = x_sync follows
 //   delayed     D is of a snapshot of x; the courier exchanges it while steps go on, and the outer

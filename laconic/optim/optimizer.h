@@ -40,7 +40,7 @@ struct Gauge {
 struct StepStats {
   std::int64_t step = 0;
   std::string kind;  // "dense", "coded", "silent", "skipped", "nothing"
-  // Sent by this rank in this step; those of an exchange that outlives its step, where it is applied.
+  // Sent by this rank in this step; an exchange that outlives its step counts where it is applied.
   std::uint64_t bytes_inside = 0, bytes_between = 0;
   std::uint64_t bad_blocks = 0;  // on this rank, in this step
   double grad_norm = 0;          // where clipping is on
@@ -58,7 +58,7 @@ struct Totals {
 };
 
 struct Model {
-  // Of equal length; stay where they are. A method whose weights the caller moves needs no gradient.
+  // Of equal length; stay where they are. Where the caller moves the weights, no gradient is needed.
   std::span<float> weights, gradient;
   std::vector<Group> groups;       // empty: one, with the config's weight decay
   std::vector<NamedRange> ranges;  // empty: the groups

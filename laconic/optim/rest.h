@@ -55,7 +55,7 @@ class Rest {
   std::span<const Piece> all_of(int bucket) const noexcept {
     return buckets_[static_cast<std::size_t>(bucket)].pieces;
   }
-  // Between steps: of(bucket, false) then tells what had no gradient since the last exchange.
+  // Between steps: of(bucket, false) then gives what had no gradient since the last exchange.
   void begin_between_steps();
   void synchronized();
 

@@ -55,8 +55,8 @@ class Rule {
   explicit Rule(const Bucket& bucket) : bucket_(bucket) {}
   virtual ~Rule() = default;
 
-  // A step of the bucket. Methods with a spacing (Method::spacing) have two parts before it, and the
-  // last one only where exchanges(): what this rank does with its own gradient, around ranges that
+  // A step of the bucket. Methods with a spacing (Method::spacing) have two parts before it, and
+  // this one only where exchanges(): what this rank does with its own gradient, around ranges that
   // have none here; and what an exchange that started in an earlier step brings.
   virtual void move(const Step&, std::span<const Piece> absent) { static_cast<void>(absent); }
   virtual void arrive(const Step&) {}

@@ -41,7 +41,7 @@ class Plan(unittest.TestCase):
                 self.assertGreaterEqual(row["seconds"], 0.09)
                 self.assertAlmostEqual(row["seconds"], sum(row["shares"][k] * s["seconds"] for k, s in row["steps"].items()))
                 self.assertAlmostEqual(row["speedup_over_fp32"], rows["adamw", "fp32", "all-reduce"]["seconds"] / row["seconds"])
-        self.assertEqual({name[0] for name in rows}, {"adamw", "one-bit-adam", "zero-one-adam", "birder", "distributed-lion"})
+        self.assertEqual({name[0] for name in rows}, {"adamw", "one-bit-adam", "zero-one-adam", "birder"})
         self.assertGreater(rows["zero-one-adam", "1 bit", "nodes"]["shares"]["silent"], 0.3)
 
     def test_gradients_in_four_bits_send_an_eighth_and_keep_residuals(self):

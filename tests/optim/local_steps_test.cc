@@ -1,14 +1,17 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <memory>
 
 #include "laconic/checkpoint/checkpoint.h"
 #include "laconic/optim/method.h"
 #include "laconic/transport/emulated.h"
+#include "laconic/transport/faulty.h"
 #include "tests/checkpoint/scratch.h"
 #include "tests/optim/training.h"
 #include "tests/support/refusal.h"
+#include "tests/support/thrown.h"
 
 // Ranks that train alone, and exchange how far they moved.
 namespace laconic::testing {
@@ -64,7 +67,7 @@ TEST(LocalSteps, AveragedInEveryStepAreDataParallelSgd) {
   });
 }
 
-// What is under way is applied before anything is learnt meanwhile, and nothing is left to exchange.
+// What is under way is applied before anything is learnt meanwhile; nothing is left to exchange.
 TEST(LocalSteps, ADelayedExchangeThatIsFinishedAtOnceIsTheSynchronousOne) {
   everywhere([](Transport& world, int per_node) {
     OptimizerConfig config = local_config(per_node);
@@ -302,6 +305,33 @@ TEST(LocalSteps, ARankThatDivergedFollowsTheOthers) {
         EXPECT_EQ(optimizer->totals().bad_blocks > 0, world.rank() == 0) << codec << " " << delay;
       }
   });
+}
+
+TEST(LocalSteps, ADelayedExchangeThatFailsEndsTheStepThatNeedsIt) {
+  if (!ranks_are_threads()) GTEST_SKIP() << "the group is unusable afterwards";
+  const auto lose_the_last_rank = [](Transport& world) {
+    const bool last = world.rank() == world.size() - 1;
+    std::atomic<bool> armed = false;
+    const auto faulty = make_faulty(world, {.die_at = -1,
+                                            .before_post =
+                                                [&](std::int64_t) {
+                                                  if (armed) fail(Code::kTransport, "unplugged");
+                                                },
+                                            .on_arrival = nullptr});
+    OptimizerConfig config = delayed_config();
+    config.fragments = 1;
+    Training training(config, *faulty);
+    training.run_to(7);
+    armed = last;
+    training.run_to(10);  // the exchange of step 8 is due at 11
+    const auto error = thrown([&] { training.run_to(11); });
+    ASSERT_TRUE(error);
+    if (last) {
+      EXPECT_EQ(error->code(), Code::kTransport) << error->what();
+    }
+    EXPECT_EQ(training.optimizer->stats().step, 10);
+  };
+  run_ranks(3, lose_the_last_rank, {.timeout = std::chrono::seconds(2)});
 }
 
 TEST(LocalSteps, RefuseSettingsThatDoNotFit) {

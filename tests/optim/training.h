@@ -53,8 +53,8 @@ std::string letters_of(std::string algorithm);
 OptimizerConfig config_named(const std::string& algorithm);
 
 // Every kind of step within kSteps steps. 0/1 Adam: variance steps 1, 2, 3, 5, 7; intervals of 1
-// until 12, 2 until 16, then 4: syncs at 14, 16, 20, 24. 1-bit Adam freezes after 6. Local steps end
-// after every 4th one; in fragments, each after 8, one every 2nd one, applied a step later.
+// until 12, 2 until 16, then 4: syncs at 14, 16, 20, 24. 1-bit Adam freezes after 6. Local steps
+// end after every 4th one; in fragments, each after 8, one every 2nd one, applied a step later.
 inline constexpr std::int64_t kSteps = 25;
 OptimizerConfig short_config(std::string algorithm, int ranks_per_node = kFlat);
 
