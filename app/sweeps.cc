@@ -6,6 +6,7 @@
 #include "laconic/core/error.h"
 #include "laconic/core/random.h"
 #include "laconic/kernels/dense.h"
+#include "laconic/kernels/outer.h"
 #include "laconic/kernels/random_sign.h"
 #include "laconic/kernels/sign.h"
 #include "laconic/kernels/update.h"
@@ -83,6 +84,22 @@ void local_pending(Arrays& a) {
   for_each_tile(a, [&](std::size_t i, std::size_t count) {
     k::zero_one_local(kStep, 0.5F, a.g.data() + i, a.m.data() + i, a.v.data() + i, a.e.data() + i,
                       a.x.data() + i, count);
+  });
+}
+
+void encode_displacement(Arrays& a) {
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    k::displacement(a.g.data() + i, a.x.data() + i, count, tile);
+    code_tile(a, i, count, a.e.data() + i);
+  });
+}
+
+void decode_outer(Arrays& a) {
+  const k::OuterStep step{
+      .rule = k::OuterRule::kNesterov, .rate = 0.7F, .momentum = 0.9F, .clip = 1e30F};
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    k::decode({a.scales[i / kTile], a.bits.data() + i / 8}, count, tile);
+    k::outer_update(step, tile, a.m.data() + i, nullptr, a.g.data() + i, a.x.data() + i, count);
   });
 }
 
@@ -211,6 +228,16 @@ constexpr Sweep kSweeps[] = {
     {"local-pending", local_pending,
      [](Arrays& a) -> k::Traffic {
        return {.reads = {a.g.data(), a.v.data()}, .updates = {a.m.data(), a.e.data(), a.x.data()}};
+     }},
+    {"encode-displacement", encode_displacement,
+     [](Arrays& a) -> k::Traffic {
+       return {
+           .reads = {a.g.data(), a.x.data()}, .updates = {a.e.data()}, .bits_out = a.bits.data()};
+     }},
+    {"decode-outer", decode_outer,
+     [](Arrays& a) -> k::Traffic {
+       return {
+           .updates = {a.m.data(), a.g.data()}, .writes = {a.x.data()}, .bits_in = a.bits.data()};
      }},
     {"draw-moments", draw_moments,
      [](Arrays& a) -> k::Traffic {

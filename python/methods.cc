@@ -39,6 +39,7 @@ nb::dict dict_of(const Method& method) {
   all["codec"] = method.codec;
   all["exact"] = method.exact;
   all["synced_weights"] = method.synced_weights;
+  all["preset_of"] = method.preset_of;
   all["python"] = method.python;
   all["aliases"] = method.aliases;
   all["python_defaults"] = method.defaults;

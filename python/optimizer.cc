@@ -123,6 +123,7 @@ nb::dict stats(const Handle& self) {
   all["grad_norm"] = stats.grad_norm;
   all["residual_ratio"] = stats.residual_ratio;
   all["exchange"] = stats.exchange;
+  all["waited_seconds"] = stats.waited_seconds;
   all["shadow"] = shadow;
   return all;
 }
@@ -140,6 +141,7 @@ nb::dict totals(const Handle& self) {
   all["bytes_inside"] = totals.bytes_inside;
   all["bytes_between"] = totals.bytes_between;
   all["bad_blocks"] = totals.bad_blocks;
+  all["waited_seconds"] = totals.waited_seconds;
   return all;
 }
 

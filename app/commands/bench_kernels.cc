@@ -10,6 +10,7 @@
 #include "laconic/core/error.h"
 #include "laconic/kernels/dense.h"
 #include "laconic/kernels/integer.h"
+#include "laconic/kernels/outer.h"
 #include "laconic/kernels/plain.h"
 #include "laconic/kernels/random_sign.h"
 #include "laconic/kernels/sign.h"
@@ -231,6 +232,18 @@ std::vector<Case> cases(KernelArrays& a) {
        kStreaming,
        {.reads = {g}, .updates = {m, v, x}},
        [=](std::size_t i, std::size_t n) { k::adamw(step, g + i, m + i, v + i, x + i, n); }},
+      {"displacement",
+       kStreaming,
+       {.reads = {g, x}, .writes = {e}},
+       [=](std::size_t i, std::size_t n) { k::displacement(g + i, x + i, n, e + i); }},
+      {"outer_update",
+       kStreaming,
+       {.reads = {g}, .updates = {m, v}, .writes = {x}},
+       [=](std::size_t i, std::size_t n) {
+         const k::OuterStep outer{
+             .rule = k::OuterRule::kNesterov, .rate = 0, .momentum = 0.9F, .clip = 1e30F};
+         k::outer_update(outer, g + i, m + i, nullptr, v + i, x + i, n);
+       }},
       {"momentum",
        kStreaming,
        {.reads = {g, m}, .writes = {e}},

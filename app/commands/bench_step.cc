@@ -26,7 +26,7 @@ class Alone {
   Alone(const std::string& algorithm, Arrays& arrays) : world_(make_threads(1)) {
     OptimizerConfig config{.algorithm = algorithm};
     config.variance_freeze_step = config.double_every = 1;
-    config.max_interval = std::int64_t{1} << 40;
+    config.max_interval = config.every = std::int64_t{1} << 40;
     optimizer_ = make_optimizer(
         config,
         {.weights = arrays.x.span(), .gradient = arrays.g.span(), .groups = {}, .ranges = {}},
@@ -42,15 +42,17 @@ class Alone {
 
 void measure(Rows& rows, Arrays& arrays, const Method& method) {
   constexpr const char* kStreaming = "streaming";
-  const char* name = method.name.c_str();
+  std::string name = method.name;
   if (const Sweep* whole = sweep_named(method.exact ? method.sweeps.exact : method.sweeps.local)) {
     Alone alone(method.name, arrays);
-    return rows.measure(name, kStreaming, {whole->traffic(arrays)}, [&] { alone.step(); });
+    rows.measure(name.c_str(), kStreaming, {whole->traffic(arrays)}, [&] { alone.step(); });
+    if (!method.spacing) return;
+    name += "-exchange";
   }
   const Sweep* before = sweep_named(method.sweeps.before);
   const Sweep* after = sweep_named(method.sweeps.after);
   if (before == nullptr || after == nullptr) return;
-  rows.measure(name, kStreaming, {before->traffic(arrays), after->traffic(arrays)}, [&] {
+  rows.measure(name.c_str(), kStreaming, {before->traffic(arrays), after->traffic(arrays)}, [&] {
     before->run(arrays);
     after->run(arrays);
   });
@@ -59,8 +61,10 @@ void measure(Rows& rows, Arrays& arrays, const Method& method) {
 void run(const StepOptions& options) {
   Arrays arrays(options.elements);
   Rows rows(options.elements, options.repeats, options.json);
+  // Presets take the steps of their method.
   for (const Method* method : methods())
-    if (options.only.empty() || options.only == method->name) measure(rows, arrays, *method);
+    if (options.only.empty() ? method->preset_of.empty() : options.only == method->name)
+      measure(rows, arrays, *method);
 }
 
 }  // namespace
@@ -71,7 +75,8 @@ void add_bench_step(CLI::App& bench) {
       "step", "The local part of each optimizer's step against the speed of memory");
   command->footer(
       "No communication: exact methods with one rank, methods with local steps on those, others "
-      "without serving a chunk.\nExample: laconic bench step --elements 67108864 --json");
+      "without serving a chunk; -exchange: a coded exchange of displacements and its outer "
+      "step.\nExample: laconic bench step --elements 67108864 --json");
   command->add_option("--elements", options->elements, "Parameters")
       ->check(CLI::Range(kTile, std::size_t{1} << 32))
       ->capture_default_str();

@@ -40,6 +40,7 @@ json to_json(const Method& method) {
           {"codec", method.codec},
           {"exact", method.exact},
           {"synced_weights", method.synced_weights},
+          {"preset_of", method.preset_of},
           {"python", method.python},
           {"aliases", method.aliases},
           {"python_defaults", method.defaults},

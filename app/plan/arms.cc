@@ -67,7 +67,7 @@ std::vector<Arm> arms_of(const Scenario& scenario) {
            {std::pair("vote", RandomForm::kTwoRound), std::pair("count", RandomForm::kCount)})
         add(arms, scenario, optimizer, wire, {.algorithm = optimizer, .form = form}, rounds);
     } else {
-      add(arms, scenario, optimizer, "1 bit",
+      add(arms, scenario, optimizer, method.codec == "sign" ? "1 bit" : method.codec,
           {.algorithm = optimizer,
            .bf16 = scenario.bf16,
            .dense_codec = method.dense_with ? scenario.dense_codec : ""},

@@ -133,7 +133,11 @@ bool is_exact(std::string_view codec) {
 }
 
 double bits_per_element(const MeanConfig& config) {
-  return draws(config) ? 1 : make_codec(config.codec, options_of(config))->bits_per_element();
+  if (sends_signs(config)) return 1;
+  const CodecOptions options = options_of(config);
+  return (make_codec(config.codec, options)->bits_per_element() +
+          make_codec(codec_down_of(config), options)->bits_per_element()) /
+         2;
 }
 
 std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, Device& device) {

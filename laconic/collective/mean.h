@@ -110,7 +110,7 @@ class Mean {
   std::uint64_t reduced_ = 0;
 };
 
-// Of long messages; random signs without their activity.
+// Of long messages, the mean of both ways; signs without their activity.
 double bits_per_element(const MeanConfig& config);
 
 // Collective: all ranks compare what they ask for. Throws Error(kInvalidArgument) naming both

@@ -3,6 +3,7 @@
 
 #include "laconic/device/host.h"
 #include "laconic/kernels/dense.h"
+#include "laconic/kernels/outer.h"
 #include "laconic/kernels/random_sign.h"
 #include "laconic/kernels/sign.h"
 #include "laconic/kernels/update.h"
@@ -198,6 +199,21 @@ struct FillTile {
     if (!tile.drawn) kernels::signs_to_floats(bits, activity_bytes(tile), tile.count, tile.values);
     return true;
   }
+  bool operator()(const Displacement& source) const {
+    if (tile.fallback) return zero();
+    kernels::displacement(source.x_sync + tile.begin, source.x + tile.begin, tile.count,
+                          tile.values);
+    if (kernels::all_finite(tile.values, tile.count)) return true;
+    if (!source.exact_bad.count) return false;
+    for_each_block(source.exact_bad.block, tile.begin, tile.count,
+                   [&](std::size_t begin, std::size_t count) {
+                     float* at = tile.values + (begin - tile.begin);
+                     if (kernels::all_finite(at, count)) return;
+                     note(source.exact_bad);
+                     std::fill_n(at, count, 0.0F);
+                   });
+    return true;
+  }
   template <typename Node>
   bool of_node(const Node& source) const {
     if (tile.fallback) return zero();
@@ -315,6 +331,11 @@ struct TakeTile {
   }
   void operator()(const SignUpdate& sink) const {
     kernels::birder_update(sink.lr, sink.decay, mean.data(), sink.x + begin, mean.size());
+  }
+  void operator()(const OuterUpdate& sink) const {
+    kernels::outer_update(sink.step, mean.data(), sink.momentum ? sink.momentum + begin : nullptr,
+                          sink.snapshot ? sink.snapshot + begin : nullptr, sink.x_sync + begin,
+                          sink.x + begin, mean.size());
   }
   void operator()(const RecordedSink& sink) const {
     std::memcpy(sink.values + begin, mean.data(), mean.size_bytes());

@@ -127,6 +127,13 @@ struct LionVotes {
   BadBlocks bad;
 };
 
+// x_sync - x, how far this rank moved. A block with something not finite counts as 0. Exact
+// exchanges find and count such blocks here; a lossy codec (`exact_bad.count` null) asks again.
+struct Displacement {
+  const float *x_sync, *x;
+  BadBlocks exact_bad;
+};
+
 // What the ranks of a node shared of a range that begins at `begin`: the sum of fp32 values, in rank
 // order, times `factor`.
 struct NodeSum {
@@ -165,7 +172,7 @@ struct RecordedSource {
 };
 
 struct Source : std::variant<Fill, Values, Momentum, PendingMomentum, SignMoments, LionVotes,
-                             NodeSum, NodeSigns, Corrected, RecordedSource> {
+                             Displacement, NodeSum, NodeSigns, Corrected, RecordedSource> {
   using variant::variant;
 };
 
@@ -243,14 +250,24 @@ struct SignUpdate {
   float* x;
 };
 
+// The outer rule: x_sync and the outer momentum (null: the rule has none) take the mean
+// displacement, and x follows. `snapshot` is null unless x keeps what was learnt since then.
+struct OuterUpdate {
+  kernels::OuterStep step;
+  float* momentum;
+  const float* snapshot;
+  float *x_sync, *x;
+};
+
 // Another sink; the mean is also written to memory.
 struct RecordedSink {
   const Sink* of;
   float* values;
 };
 
-struct Sink : std::variant<Take, Store, SgdmUpdate, LionUpdate, AdamWUpdate, MomentsUpdate,
-                           MomentumStore, MomentumApply, PendingSync, SignUpdate, RecordedSink> {
+struct Sink
+    : std::variant<Take, Store, SgdmUpdate, LionUpdate, AdamWUpdate, MomentsUpdate, MomentumStore,
+                   MomentumApply, PendingSync, SignUpdate, OuterUpdate, RecordedSink> {
   using variant::variant;
 };
 

@@ -252,4 +252,55 @@ LACONIC_HOST_DEVICE inline float trust_moved(const TrustStep& step, float rate, 
   return x - rate * trust_direction_of(step, m, v, x);
 }
 
+// Outer rules: how the mean displacement moves the weights that all ranks share, and how a rank's
+// own weights follow: they become the shared ones, keep what was learnt since a snapshot, or blend.
+
+enum class OuterRule : std::uint8_t { kAverage, kNesterov, kMomentum, kSign };
+enum class Follow : std::uint8_t { kEqual, kKeep, kBlend };
+
+struct OuterStep {
+  OuterRule rule = OuterRule::kAverage;
+  Follow follow = Follow::kEqual;
+  float penalty = 1;        // divides the displacement
+  float rate = 1;           // eta; kSign: eta*gamma
+  float momentum = 0;       // mu
+  float clip = 0;           // bound of |M|; infinity: none
+  float inverse_gamma = 0;  // kSign, as what follows
+  float beta1 = 0, one_minus_beta1 = 0, beta2 = 0, one_minus_beta2 = 0;
+  float decay = 1;            // 1 - lambda*eta*gamma
+  float own = 0, shared = 1;  // kBlend: alpha, 1 - alpha
+};
+
+// A NaN stays.
+LACONIC_HOST_DEVICE inline float bounded(float value, float bound) {
+  return value < -bound ? -bound : bound < value ? bound : value;
+}
+// 0 of 0 and of NaN.
+LACONIC_HOST_DEVICE inline float sign_of(float value) {
+  return value > 0 ? 1.0F : value < 0 ? -1.0F : 0.0F;
+}
+// Returns the shared weight; `m` is the outer momentum.
+LACONIC_HOST_DEVICE inline float outer_weight(const OuterStep& step, float mean, float x_sync,
+                                              float& m) {
+  float d = mean / step.penalty;
+  if (step.rule == OuterRule::kAverage) return x_sync - step.rate * d;
+  if (step.rule == OuterRule::kSign) {
+    d = d * step.inverse_gamma;
+    const float c = step.beta1 * m + step.one_minus_beta1 * d;
+    m = bounded(step.beta2 * m + step.one_minus_beta2 * d, step.clip);
+    return x_sync * step.decay - step.rate * sign_of(c);
+  }
+  m = bounded(step.momentum * m + d, step.clip);
+  return x_sync - step.rate * (step.rule == OuterRule::kNesterov ? d + step.momentum * m : m);
+}
+// The rank's own weight; the shared one where its own is not finite.
+LACONIC_HOST_DEVICE inline float following(const OuterStep& step, float x_sync, float x,
+                                           float snapshot) {
+  if (step.follow == Follow::kEqual) return x_sync;
+  if (step.follow == Follow::kBlend)
+    return is_finite(x) ? step.own * x + step.shared * x_sync : x_sync;
+  const float moved = x - snapshot;
+  return is_finite(moved) ? x_sync + moved : x_sync;
+}
+
 }  // namespace laconic::kernels

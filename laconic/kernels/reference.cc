@@ -387,4 +387,17 @@ void birder_update(float lr, float decay, const float* r, float* x, std::size_t 
   for (std::size_t k = 0; k < count; ++k) x[k] = signed_step(lr, decay, r[k], x[k]);
 }
 
+void displacement(const float* x_sync, const float* x, std::size_t count, float* out) noexcept {
+  for (std::size_t k = 0; k < count; ++k) out[k] = x_sync[k] - x[k];
+}
+
+void outer_update(const OuterStep& step, const float* mean, float* momentum, const float* snapshot,
+                  float* x_sync, float* x, std::size_t count) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    float none = 0;
+    x_sync[k] = outer_weight(step, mean[k], x_sync[k], momentum ? momentum[k] : none);
+    x[k] = following(step, x_sync[k], x[k], snapshot ? snapshot[k] : 0);
+  }
+}
+
 }  // namespace laconic::kernels::reference

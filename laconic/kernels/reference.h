@@ -116,4 +116,9 @@ void trust_apply(const TrustStep& step, float rate, const float* m, const float*
                  std::size_t count) noexcept;
 void birder_update(float lr, float decay, const float* r, float* x, std::size_t count) noexcept;
 
+// outer.h
+void displacement(const float* x_sync, const float* x, std::size_t count, float* out) noexcept;
+void outer_update(const OuterStep& step, const float* mean, float* momentum, const float* snapshot,
+                  float* x_sync, float* x, std::size_t count) noexcept;
+
 }  // namespace laconic::kernels::reference

@@ -4,6 +4,7 @@
 
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
+#include "laconic/optim/method.h"
 #include "laconic/transport/agree.h"
 
 namespace laconic::inline optim {
@@ -25,14 +26,15 @@ void check_ranges_cover(const Model& model) {
          model.weights.size());
 }
 
-std::uint64_t hash_of(const Model& model, const NamedRange& range) {
-  return hash64(std::as_bytes(model.weights.subspan(range.begin, range.count)));
+std::uint64_t hash_of(std::span<const float> weights, const NamedRange& range) {
+  return hash64(std::as_bytes(weights.subspan(range.begin, range.count)));
 }
 
 }  // namespace
 
 Model completed(Model model, const OptimizerConfig& config) {
-  if (model.weights.size() != model.gradient.size())
+  const bool needs_gradient = config.inner != kNoInner || !method_named(config.algorithm).spacing;
+  if (model.weights.size() != model.gradient.size() && (needs_gradient || !model.gradient.empty()))
     fail(Code::kInvalidArgument, "{} weights and {} gradients: they must be equally many",
          model.weights.size(), model.gradient.size());
   if (model.groups.empty())
@@ -82,10 +84,12 @@ void agree_on_first_weights(Transport& transport, std::span<const float> weights
   agree(transport, {&mine, 1}, "start all ranks from the same weights, or broadcast them");
 }
 
-void ReplicaCheck::after(std::int64_t step, Transport& transport) {
+void ReplicaCheck::after(std::int64_t step, Transport& transport,
+                         FunctionRef<std::span<const float>()> weights) {
   if (every_ == 0 || step - last_ < every_) return;
   last_ = step;
-  for (std::size_t i = 0; i < mine_.size(); ++i) mine_[i] = hash_of(model_, model_.ranges[i]);
+  const std::span<const float> now = weights();
+  for (std::size_t i = 0; i < mine_.size(); ++i) mine_[i] = hash_of(now, model_.ranges[i]);
   transport.gather(std::span<const std::uint64_t>(mine_), all_);
   for (std::size_t i = 0; i < mine_.size(); ++i) {
     std::string ranks;
@@ -101,13 +105,22 @@ void ReplicaCheck::after(std::int64_t step, Transport& transport) {
 }
 
 void WriteWatch::note() {
-  for (std::size_t i = 0; i < noted_.size(); ++i) noted_[i] = hash_of(model_, model_.ranges[i]);
+  for (std::size_t i = 0; i < noted_.size(); ++i)
+    noted_[i] = hash_of(model_.weights, model_.ranges[i]);
 }
 
 const NamedRange* WriteWatch::written() const {
   for (std::size_t i = 0; i < noted_.size(); ++i)
-    if (hash_of(model_, model_.ranges[i]) != noted_[i]) return &model_.ranges[i];
+    if (hash_of(model_.weights, model_.ranges[i]) != noted_[i]) return &model_.ranges[i];
   return nullptr;
+}
+
+void refuse_write(const NamedRange& written, std::int64_t step, std::string_view method) {
+  fail(Code::kInvalidArgument,
+       "{} was written to after step {}, while this rank was ahead of the last sync; {} goes on "
+       "from the synced weights and would undo it: call synchronize() before you write, and load "
+       "the model's state before the optimizer's",
+       written.name, step, method);
 }
 
 }  // namespace laconic::inline optim

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "laconic/core/parallel.h"
 #include "laconic/optim/optimizer.h"
 
 // What a model must be before it is trained, and what must be the same on all ranks. Those that
@@ -20,8 +21,10 @@ class ReplicaCheck {
   ReplicaCheck(const Model& model, std::int64_t every)
       : model_(model), every_(every), mine_(model.ranges.size()) {}
 
-  // After a sync: compares when that is due. Error(kMismatch) with the range and the ranks.
-  void after(std::int64_t step, Transport& transport);
+  // After a step: compares `weights()`, as many as the model has, when that is due. Error(kMismatch)
+  // with the range and the ranks.
+  void after(std::int64_t step, Transport& transport,
+             FunctionRef<std::span<const float>()> weights);
 
  private:
   const Model& model_;
@@ -45,5 +48,9 @@ class WriteWatch {
   const Model& model_;
   std::vector<std::uint64_t> noted_;
 };
+
+// Error(kInvalidArgument): the method would undo a write between two syncs.
+[[noreturn]] void refuse_write(const NamedRange& written, std::int64_t step,
+                               std::string_view method);
 
 }  // namespace laconic::inline optim

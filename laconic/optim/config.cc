@@ -42,7 +42,8 @@ const Option& find(const OptimizerConfig& config, std::string_view text) {
 std::string coded_methods() {
   std::string names;
   for (const Method* method : methods())
-    if (!method->exact) names += (names.empty() ? "" : ", ") + method->name;
+    if (!method->exact && method->preset_of.empty())
+      names += (names.empty() ? "" : ", ") + method->name;
   return names;
 }
 
@@ -51,6 +52,9 @@ std::string coded_methods() {
 OptimizerConfig validated(OptimizerConfig config) {
   const Method& method = method_named(config.algorithm);
   config.algorithm = method.name;
+  for (const Option& option : method.all_options())
+    if (!option.by_default.empty() && option.print(option, config) == kDefaultText)
+      option.read(option, config, option.by_default);
   for (const Option& option : method.all_options())
     if (!option.fits(option, config))
       fail(Code::kInvalidArgument, "{} = {}: give {}", option.name, option.print(option, config),

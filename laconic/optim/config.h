@@ -15,12 +15,25 @@ namespace laconic::inline optim {
 enum class ExchangeForm : std::uint8_t { kTwoRound, kSingleRound, kCount, kAuto };
 enum class Skip : std::uint8_t { kBlock, kStep };  // what a gradient that is not finite stops
 
-// How the mean of gradients travels, in methods that work on it and in rounds of others. kSign is
-// refused with the reason.
-enum class GradientCodec : std::uint8_t { kFp32, kBf16, kInt8, kInt4, kSign };
+// How the mean of gradients or displacements travels, in methods that work on it and in rounds of
+// others. Not every method takes every one.
+enum class GradientCodec : std::uint8_t { kFp32, kBf16, kInt8, kInt4, kSign, kInt2, kTopK };
+
+// How the mean displacement of ranks that train alone moves the weights that they share.
+enum class Outer : std::uint8_t { kAverage, kNesterov, kMomentum, kSign };
 
 inline constexpr std::int64_t kAuto = -1;  // decided while training, by the method
 inline constexpr std::int64_t kUnset = 0;  // follows from total_steps
+
+// Text "default": the method's own value (Option::by_default), or what it chooses by the others.
+inline constexpr std::string_view kDefaultText = "default";
+inline constexpr std::int64_t kDefault = -1;
+inline constexpr GradientCodec kDefaultCodec{0xff};
+inline constexpr Feedback kDefaultFeedback{0xff};
+inline constexpr Outer kDefaultOuter{0xff};
+inline constexpr std::string_view kNoInner = "none";
+inline constexpr double kNoMerge = -2;
+inline constexpr std::int64_t kWholeInterval = -2, kEighthOfInterval = -3;  // delays
 
 // One flat description of an optimizer; the same on every rank. Each method has some of these
 // options (optim/method.h); those it does not have are not looked at. Names are the same in text
@@ -48,11 +61,24 @@ struct OptimizerConfig {
   bool strict = false;                      // kAuto decides once, before the first coded step
   bool guard = false;                       // Optimizer::exchange_exactly may be called
 
-  GradientCodec codec = GradientCodec::kFp32;
+  GradientCodec codec = kDefaultCodec;
+  GradientCodec codec_down = kDefaultCodec;          // of lossy codecs, on the mean's way back
   GradientCodec dense_codec = GradientCodec::kFp32;  // rounds that average gradients beside others
-  Feedback feedback = Feedback::kFull;               // of lossy codecs
+  Feedback feedback = kDefaultFeedback;              // of lossy codecs
+  double feedback_decay = kDefault;                  // kDecay
   std::int64_t feedback_reset = 1024;                // kEma: exchanges; 0: never
-  std::size_t quant_block = 256;                     // int8, int4
+  std::size_t quant_block = 256;                     // int8, int4, int2
+  std::size_t top_k = 128;                           // top-k: of each 4096 elements
+
+  // A method that can be one, or "none": the caller moves the weights between begin() and step().
+  std::string inner{kDefaultText};
+  Outer outer = kDefaultOuter;
+  std::int64_t every = kDefault, fragments = kDefault, delay = kDefault;
+  double outer_lr = kDefault, outer_momentum = 0.9;
+  double outer_beta1 = 0.95, outer_beta2 = 0.98, outer_weight_decay = 0;
+  double merge = kDefault;  // or kNoMerge
+  double gap_penalty = 1;   // 1: none
+  double clip = 0;          // of the outer momentum; 0: none
 
   std::size_t scale_block = 4096;
   kernels::Norm scale_norm = kernels::Norm::kL2;

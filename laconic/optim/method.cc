@@ -10,8 +10,38 @@
 namespace laconic::inline optim {
 namespace {
 
+// The method under a preset's name.
+Method made_from(const Method& method, const Preset& preset) {
+  Method same = method;
+  same.name = preset.name;
+  same.title = preset.title;
+  same.summary = preset.summary;
+  same.paper = preset.paper;
+  same.presets.clear();
+  same.preset_of = method.name;
+  for (Option& option : same.options)
+    if (const auto found = preset.defaults.find(option.name); found != preset.defaults.end())
+      option.by_default = found->second;
+  OptimizerConfig config;
+  for (const Option& option : same.options)
+    if (!option.by_default.empty()) option.read(option, config, option.by_default);
+  same.codec = same.codec_of(config);
+  return same;
+}
+
+void add(std::deque<Method>& all, Method method) {
+  const std::vector<Preset> presets = method.presets;
+  all.push_back(std::move(method));
+  const Method& base = all.back();
+  for (const Preset& preset : presets) all.push_back(made_from(base, preset));
+}
+
 std::deque<Method>& registry() {
-  static std::deque<Method> all = built_in_methods();
+  static std::deque<Method> all = [] {
+    std::deque<Method> methods;
+    for (Method& one : built_in_methods()) add(methods, std::move(one));
+    return methods;
+  }();
   return all;
 }
 
@@ -19,6 +49,10 @@ std::deque<Method>& registry() {
 
 std::string Method::codec_of(const OptimizerConfig& config) const {
   return coded_with ? coded_with(config) : codec;
+}
+
+std::string Method::codec_down_of(const OptimizerConfig& config) const {
+  return down_with ? down_with(config) : "";
 }
 
 bool Method::exact_with(const OptimizerConfig& config) const {
@@ -33,19 +67,22 @@ std::string Method::dense_codec_of(const OptimizerConfig& config) const {
 
 namespace {
 
-double bits_of(std::string codec, const OptimizerConfig& config) {
+double bits_of(std::string codec, std::string down, const OptimizerConfig& config) {
   return bits_per_element({.codec = std::move(codec),
+                           .codec_down = std::move(down),
                            .scale_block = config.scale_block,
-                           .quant_block = config.quant_block});
+                           .quant_block = config.quant_block,
+                           .top_k = config.top_k});
 }
 
 }  // namespace
 
 double Method::coded_bits(const OptimizerConfig& config) const {
-  return bits_of(codec_of(config), config);
+  const std::string codec = codec_of(config);
+  return bits_of(codec, is_exact(codec) ? "" : codec_down_of(config), config);
 }
 double Method::dense_bits(const OptimizerConfig& config) const {
-  return bits_of(dense_codec_of(config), config);
+  return bits_of(dense_codec_of(config), "", config);
 }
 
 std::vector<Option> Method::all_options() const {
@@ -90,7 +127,7 @@ void register_method(Method method) {
     if (spelled(one.name) == spelled(method.name))
       fail(Code::kInvalidArgument, "there is a method \"{}\" already: choose another name",
            method.name);
-  registry().push_back(std::move(method));
+  add(registry(), std::move(method));
 }
 
 }  // namespace laconic::inline optim

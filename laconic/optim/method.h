@@ -35,6 +35,19 @@ struct Sweeps {
   std::string exact = {}, before = {}, after = {}, local = {};
 };
 
+// How exchanges lie in time: parts of the model that are exchanged at steps of their own, and steps
+// from the start of an exchange to its use.
+struct Spacing {
+  int fragments = 1;
+  std::int64_t delay = 0;
+};
+
+// A further name of a method, with defaults of its own for some options.
+struct Preset {
+  std::string name, title, summary, paper;
+  std::map<std::string_view, std::string_view> defaults;
+};
+
 // A registered optimizer. All that differs between methods is here; nothing else in the library,
 // the command or the Python package depends on a method's name.
 struct Method {
@@ -61,21 +74,31 @@ struct Method {
   bool shown = false;
   // The codec of its means under a config; null: `codec` is.
   std::string (*coded_with)(const OptimizerConfig&) = nullptr;
+  // The codec of a lossy mean on its way back under a config; null, or empty: MeanConfig decides.
+  std::string (*down_with)(const OptimizerConfig&) = nullptr;
   // The codec of its dense rounds under a config; null: they are exact.
   std::string (*dense_with)(const OptimizerConfig&) = nullptr;
+  // Its update can be another method's inner one: make_rule for a bucket that is alone.
+  bool inner = false;
+  std::vector<Preset> presets = {};  // registered after it
+  std::string preset_of = {};        // the method whose preset this is; empty: of none
   MethodCost cost = {};
   Sweeps sweeps = {};
 
   // Fills in what follows from total_steps; null: nothing does. May throw
   // Error(kInvalidArgument).
   void (*complete)(OptimizerConfig&) = nullptr;
+  // Of a completed config; null: the whole model at once, within the step.
+  Spacing (*spacing)(const OptimizerConfig&) = nullptr;
   std::unique_ptr<Rule> (*make_rule)(const Bucket&) = nullptr;
   std::unique_ptr<Schedule> (*make_schedule)(const OptimizerConfig&) = nullptr;
   // Exchanges of a whole run, from a completed config.
   Rounds (*rounds)(const OptimizerConfig&, std::int64_t steps) = nullptr;
 
-  // `codec` and `exact` under a config, and the codec of dense rounds.
+  // `codec` and `exact` under a config, the codec on the way back (empty: MeanConfig decides), and
+  // the codec of dense rounds.
   std::string codec_of(const OptimizerConfig& config) const;
+  std::string codec_down_of(const OptimizerConfig& config) const;
   bool exact_with(const OptimizerConfig& config) const;
   std::string dense_codec_of(const OptimizerConfig& config) const;
   // Bits per parameter of a round of each kind, headers left out.

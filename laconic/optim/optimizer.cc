@@ -6,8 +6,11 @@
 #include <utility>
 
 #include "laconic/core/error.h"
+#include "laconic/optim/agreement.h"
 #include "laconic/optim/checks.h"
 #include "laconic/optim/clipping.h"
+#include "laconic/optim/courier.h"
+#include "laconic/optim/cuts.h"
 #include "laconic/optim/method.h"
 #include "laconic/optim/paths.h"
 #include "laconic/optim/queue.h"
@@ -34,24 +37,25 @@ class FlatOptimizer final : public Optimizer {
         device_(make_host_device(config_.threads)),
         schedule_(method_.make_schedule(config_)) {
     agree_on_setup(*metered_, config_, model_);
+    if (spacing_.delay > 0) {
+      courier_ = std::make_unique<Courier>(transport_, config_);
+      record_.follow(*courier_);
+    }
     // One rank, or one node, has nothing to choose from: its means are exact, or go nowhere.
-    const bool coded_ways = !dense() && transport_.size() > 1 && nodes_.nodes > 1;
+    const bool coded_ways =
+        !dense() && transport_.size() > 1 && nodes_.nodes > 1 && spacing_.delay == 0;
     const bool chooses = coded_ways && config_.exchange == ExchangeForm::kAuto;
     may_switch_ = coded_ways && (chooses || config_.guard);
     if (chooses && nodes_.per_node > 1) flat_ = make_nodes(*metered_, kFlat);
-    if (model_.may_rest) rest_ = std::make_unique<Rest>(model_, *metered_);
+    if (model_.may_rest) rest_ = std::make_unique<Rest>(model_, *metered_, spacing_.fragments);
     shadow_.ranges = model_.ranges;
     shadow_.sums.resize(model_.ranges.size());
-    std::size_t begin = 0;
-    for (const Group& group : model_.groups) {
-      const GroupStep* now = rates_.of(static_cast<std::size_t>(&group - model_.groups.data()));
-      for (std::size_t at = 0; at < group.elements; at += config_.bucket_elements)
-        add_bucket(group, now, begin + at, std::min(config_.bucket_elements, group.elements - at));
-      begin += group.elements;
-    }
+    for (const Cut& cut : cuts_of(model_, spacing_.fragments, config_.bucket_elements))
+      add_bucket(cut);
     if (!rules_.empty() && rules_.front()->by_tensor())
       tensors_ = std::make_unique<Tensors>(model_, buckets_);
     if (chooses) paths_.measure(config_, nodes_, flat_.world ? &flat_ : nullptr, *device_);
+    if (courier_) courier_->serve(buckets(), [this](int b) { rule(b).deliver(); });
     queue_ = std::make_unique<StepQueue>(
         buckets(), [this](int b) { work(b); }, [this] { transport_.idle(); });
   }
@@ -111,7 +115,8 @@ class FlatOptimizer final : public Optimizer {
     if (taken) count();
     report(taken);
     note_weights();
-    if (taken && counters_.open() == 0) replicas_.after(step_.t, *metered_);
+    if (taken && (counters_.open() == 0 || never_whole()))
+      replicas_.after(step_.t, *metered_, [this] { return common_weights(); });
   }
 
   void exchange_exactly(int steps) override {
@@ -133,10 +138,26 @@ class FlatOptimizer final : public Optimizer {
     now.t = static_cast<std::int64_t>(counters_.t());
     now.variance_updates = static_cast<std::int64_t>(counters_.variance_updates());
     shadow_.on = false;
-    for (int b = buckets() - 1; b >= 0; --b) rule(b).synchronize(now);
+    now.kind = Step::Kind::kCoded;
+    now.fragment = kAllFragments;
+    now.delay = 0;
+    const bool agrees = rest_ && method_.spacing;
+    if (agrees) rest_->begin_between_steps();
+    for (int b = buckets() - 1; b >= 0; --b) {
+      rule(b).arrive(now);
+      rule(b).synchronize_around(now, agrees ? rest_->of(b, false) : std::span<const Piece>{});
+    }
+    if (agrees) rest_->synchronized();
     counters_.open() = 0;
     counters_.last_sync() = counters_.t();
     note_weights();
+  }
+
+  bool exchanges_next() const override {
+    Counters now = counters_;
+    const Step next = schedule_->plan(now, now.lr_before());
+    return std::ranges::any_of(
+        rules_, [&](const auto& one) { return one->exchanges(next) || one->arrives(next); });
   }
 
   int buckets() const noexcept override { return static_cast<int>(buckets_.size()); }
@@ -192,6 +213,12 @@ class FlatOptimizer final : public Optimizer {
     note_weights();
   }
 
+  // Their threads use the rest.
+  ~FlatOptimizer() override {
+    queue_.reset();
+    if (courier_) courier_->stop();
+  }
+
   const OptimizerConfig& config() const noexcept override { return config_; }
   const Model& model() const noexcept override { return model_; }
   Transport& transport() const noexcept override { return transport_; }
@@ -210,13 +237,7 @@ class FlatOptimizer final : public Optimizer {
     if (!watches()) return;
     const NamedRange* written = watch_.written();
     if (written == nullptr) return;
-    if (counters_.open() != 0)
-      fail(
-          Code::kInvalidArgument,
-          "{} was written to after step {}, while this rank was ahead of the last sync; {} goes on "
-          "from the synced weights and would undo it: call synchronize() before you write, and "
-          "load the model's state before the optimizer's",
-          written->name, record_.stats.step, method_.title);
+    if (counters_.open() != 0) refuse_write(*written, record_.stats.step, method_.title);
     for (const auto& one : rules_) one->adopt();
     watch_.note();
   }
@@ -232,6 +253,11 @@ class FlatOptimizer final : public Optimizer {
   void work(int b) {
     if (step_.freezes) rule(b).freeze();
     if (defers()) return rule(b).average(step_);
+    if (method_.spacing) {
+      rule(b).move(step_, rest_ ? rest_->absent_in(b) : std::span<const Piece>{});
+      rule(b).arrive(step_);
+      if (!rule(b).exchanges(step_)) return;
+    }
     rule(b).step_around(step_, resting(b));
   }
   std::span<const Piece> resting(int b) {
@@ -242,7 +268,7 @@ class FlatOptimizer final : public Optimizer {
   // Every bucket has its mean: ranks agree on whether to apply it, and on what rests.
   bool finish_deferred(Finish wish) {
     for (;; wish = Finish::kApply) {
-      const Finish all = agree_on(wish);
+      const Finish all = agreement_.on(wish, rest_.get());
       if (all == Finish::kAbandon) return false;
       if (all == Finish::kApply) break;
       for (int b = buckets() - 1; b >= 0; --b) rule(b).average(step_);
@@ -250,18 +276,6 @@ class FlatOptimizer final : public Optimizer {
     for (int b = buckets() - 1; b >= 0; --b)
       rule(b).apply_around(step_, rest_ ? rest_->pieces(b) : std::span<const Piece>{});
     return true;
-  }
-  Finish agree_on(Finish wish) {
-    const std::uint8_t mine[] = {static_cast<std::uint8_t>(wish),
-                                 static_cast<std::uint8_t>(rest_ && rest_->misses_any())};
-    metered_->gather(std::span<const std::uint8_t>(mine), wishes_);
-    bool all_miss = true;
-    for (std::size_t at = 0; at < wishes_.size(); at += 2) {
-      wish = std::max(wish, static_cast<Finish>(wishes_[at]));
-      all_miss = all_miss && wishes_[at + 1] != 0;
-    }
-    if (all_miss && wish == Finish::kApply) rest_->agree();
-    return wish;
   }
 
   // This step has a lossy mean.
@@ -275,22 +289,26 @@ class FlatOptimizer final : public Optimizer {
   // A decision over the whole gradient comes first, so nothing may start during backward.
   bool waits_for_all() const { return config_.max_grad_norm > 0 || config_.skip == Skip::kStep; }
 
-  void add_bucket(const Group& group, const GroupStep* now, std::size_t begin, std::size_t count) {
-    if (rest_) rest_->add_bucket(begin, count);
-    buckets_.push_back({.config = &config_,
-                        .nodes = &nodes_,
-                        .flat = flat_.world ? &flat_ : nullptr,
-                        .may_switch = may_switch_,
-                        .device = device_.get(),
-                        .shadow = &shadow_,
-                        .rest = rest_.get(),
-                        .deferred = defers(),
-                        .group = group,
-                        .now = now,
-                        .index = static_cast<int>(buckets_.size()),
-                        .begin = begin,
-                        .x = model_.weights.subspan(begin, count),
-                        .g = model_.gradient.subspan(begin, count)});
+  void add_bucket(const Cut& cut) {
+    if (rest_) rest_->add_bucket(cut.begin, cut.count, cut.fragment);
+    const bool has_gradient = !model_.gradient.empty();
+    buckets_.push_back(
+        {.config = &config_,
+         .nodes = courier_ ? &courier_->nodes() : &nodes_,
+         .flat = flat_.world ? &flat_ : nullptr,
+         .may_switch = may_switch_,
+         .device = device_.get(),
+         .shadow = &shadow_,
+         .rest = rest_.get(),
+         .deferred = defers(),
+         .courier = courier_.get(),
+         .fragment = cut.fragment,
+         .group = model_.groups[cut.group],
+         .now = rates_.of(cut.group),
+         .index = static_cast<int>(buckets_.size()),
+         .begin = cut.begin,
+         .x = model_.weights.subspan(cut.begin, cut.count),
+         .g = has_gradient ? model_.gradient.subspan(cut.begin, cut.count) : std::span<float>{}});
     rules_.push_back(method_.make_rule(buckets_.back()));
     paths_.add(rules_.back()->switching(), rules_.back()->dense_switching());
   }
@@ -326,20 +344,13 @@ class FlatOptimizer final : public Optimizer {
   // With clipping or skip = step. False: the step is given up on all ranks.
   bool finish_together() {
     bool bad = false;
-    const double mine[] = {squares_of(model_.gradient, &bad), 0};
-    double squares = mine[0];
-    const bool silent = step_.kind == Step::Kind::kSilent || step_.kind == Step::Kind::kNothing;
+    double squares = squares_of(model_.gradient, &bad);
+    // An exchange that outlives the step does not hold it up either.
+    const bool silent = !step_.exchanges() || step_.delay > 0;
     if (config_.skip == Skip::kStep || !(silent || dense())) {
-      const double sent[] = {mine[0], bad ? 1.0 : 0.0};
-      double sum = 0;
-      bad = false;
-      metered_->gather(std::span<const double>(sent), norms_);
-      for (std::size_t r = 0; r < norms_.size(); r += 2) {
-        sum += norms_[r];
-        bad = bad || norms_[r + 1] != 0;
-      }
+      const double mean = agreement_.on_squares(squares, &bad);
       if (bad && config_.skip == Skip::kStep) return false;
-      if (!silent) squares = sum / transport_.size();
+      if (!silent) squares = mean;
     }
     if (!acts()) return true;
     if (dense() && config_.max_grad_norm > 0) {
@@ -370,10 +381,20 @@ class FlatOptimizer final : public Optimizer {
                 rules_, shadow_);
   }
 
+  // Where the whole model is never synced at once, what ranks share is looked at.
+  bool never_whole() const { return spacing_.fragments > 1 || spacing_.delay > 0; }
+  std::span<const float> common_weights() {
+    if (!never_whole()) return model_.weights;
+    if (shared_.empty()) shared_ = Buffer<float>(model_.weights.size());
+    synced_weights(shared_.span());
+    return shared_.span();
+  }
+
   const OptimizerConfig config_;
   const Method& method_;
   const bool dense_ = method_.exact_with(config_);
   const bool codes_dense_ = !is_exact(method_.dense_codec_of(config_));
+  const Spacing spacing_ = method_.spacing ? method_.spacing(config_) : Spacing{};
   const Model model_;
   Rates rates_{model_};
   Transport& transport_;
@@ -382,6 +403,7 @@ class FlatOptimizer final : public Optimizer {
   Nodes nodes_, flat_;  // flat_.world is null unless buckets may choose it
   bool may_switch_ = false;
   std::unique_ptr<Device> device_;
+  std::unique_ptr<Courier> courier_;  // null: exchanges end with their step
   std::unique_ptr<Schedule> schedule_;
   Counters counters_;
   Shadow shadow_;
@@ -393,8 +415,8 @@ class FlatOptimizer final : public Optimizer {
   bool begun_ = false, started_ = false;
   Record record_{traffic_};
   ReplicaCheck replicas_{model_, config_.verify_every};
-  std::vector<double> norms_;
-  std::vector<std::uint8_t> wishes_;
+  Buffer<float> shared_;  // what is compared, where that is not in the model
+  Agreement agreement_{*metered_};
   WriteWatch watch_{model_};
   bool looked_ = false;  // for writes, since the last step
   Paths paths_;

@@ -40,24 +40,28 @@ struct Gauge {
 struct StepStats {
   std::int64_t step = 0;
   std::string kind;  // "dense", "coded", "silent", "skipped", "nothing"
-  std::uint64_t bytes_inside = 0, bytes_between = 0;  // sent by this rank in this step
-  std::uint64_t bad_blocks = 0;                       // on this rank, in this step
-  double grad_norm = 0;                               // where clipping is on
-  double residual_ratio = 0;  // ‖residual‖ / ‖transmitted‖ (coded steps)
-  std::vector<Gauge> shadow;  // on shadow steps
-  std::string exchange;       // coded steps with paths to choose from: the buckets' paths
+  // Sent by this rank in this step; an exchange that outlives its step counts where it is applied.
+  std::uint64_t bytes_inside = 0, bytes_between = 0;
+  std::uint64_t bad_blocks = 0;  // on this rank, in this step
+  double grad_norm = 0;          // where clipping is on
+  double residual_ratio = 0;     // ‖residual‖ / ‖transmitted‖ (coded steps)
+  std::vector<Gauge> shadow;     // on shadow steps
+  std::string exchange;          // coded steps with paths to choose from: the buckets' paths
+  double waited_seconds = 0;     // for an exchange that started in an earlier step
 };
 
 struct Totals {
   std::int64_t steps = 0, dense = 0, coded = 0, silent = 0, skipped = 0;
   std::uint64_t bytes = 0, bytes_inside = 0, bytes_between = 0, bad_blocks = 0;
+  double waited_seconds = 0;
   std::int64_t rounds() const noexcept { return dense + coded; }
 };
 
 struct Model {
-  std::span<float> weights, gradient;  // of equal length; stay where they are
-  std::vector<Group> groups;           // empty: one, with the config's weight decay
-  std::vector<NamedRange> ranges;      // empty: the groups
+  // Of equal length; stay where they are. Where the caller moves the weights, no gradient is needed.
+  std::span<float> weights, gradient;
+  std::vector<Group> groups;       // empty: one, with the config's weight decay
+  std::vector<NamedRange> ranges;  // empty: the groups
   // A range may have no gradient in a step (see Optimizer::absent). Ranges then follow each other
   // and cover the weights. Costs a round of one byte per step, or per bucket ready before step().
   bool may_rest = false;
@@ -120,6 +124,9 @@ class Training {
   virtual void exchange_exactly(int steps) = 0;
   // After it all replicas are byte-equal. Collective; a no-op right after a sync.
   virtual void synchronize() = 0;
+  // The next step exchanges, or applies an exchange. Where the caller moves the weights (inner =
+  // none), other steps do not look at them, but the first begin() does.
+  virtual bool exchanges_next() const = 0;
 };
 
 // A run as checkpoints see it: its shape and its state. REQUIRES: no step is under way where state

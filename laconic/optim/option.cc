@@ -34,8 +34,11 @@ bool has_word(const Option& option, std::int64_t value) {
 
 template <typename T>
 T parse(const Option& option, std::string_view text) {
-  for (const Word& word : option.words)
-    if (spelled(word.text) == spelled(text)) return static_cast<T>(word.value);
+  if constexpr (std::is_same_v<T, std::string>)
+    return std::string(text);
+  else
+    for (const Word& word : option.words)
+      if (spelled(word.text) == spelled(text)) return static_cast<T>(word.value);
   if constexpr (kIsNumber<T>) {
     T value{};
     const char* end = text.data() + text.size();
@@ -49,10 +52,14 @@ T parse(const Option& option, std::string_view text) {
 
 template <typename T>
 std::string print(const Option& option, T value) {
-  for (const Word& word : option.words)
-    if (word.value == static_cast<std::int64_t>(value)) return std::string(word.text);
-  if constexpr (kIsNumber<T>) return fmt::format("{}", value);
-  return fmt::format("{}", static_cast<int>(value));
+  if constexpr (std::is_same_v<T, std::string>) {
+    return value;
+  } else {
+    for (const Word& word : option.words)
+      if (word.value == static_cast<std::int64_t>(value)) return std::string(word.text);
+    if constexpr (kIsNumber<T>) return fmt::format("{}", value);
+    return fmt::format("{}", static_cast<int>(value));
+  }
 }
 
 #define LACONIC_OPTION_OF(T)                            \
@@ -67,6 +74,8 @@ LACONIC_OPTION_OF(std::size_t);
 LACONIC_OPTION_OF(ExchangeForm);
 LACONIC_OPTION_OF(Feedback);
 LACONIC_OPTION_OF(GradientCodec);
+LACONIC_OPTION_OF(Outer);
+LACONIC_OPTION_OF(std::string);
 LACONIC_OPTION_OF(kernels::Norm);
 LACONIC_OPTION_OF(RandomForm);
 LACONIC_OPTION_OF(Skip);

@@ -25,23 +25,33 @@ constexpr Word word(std::string_view text, E value) {
   return {text, static_cast<std::int64_t>(value)};
 }
 
+inline constexpr std::string_view kText = "text";
+
 // One option. Its value lies in a member of OptimizerConfig, or, made with own_number(), in
 // OptimizerConfig::own.
 struct Option {
   std::string_view name;
-  std::string_view type;     // "number", "integer", "boolean" or "choice"
+  std::string_view type;     // "number", "integer", "boolean", "choice" or kText
   std::string_view allowed;  // for messages: "a number in [0, 1)"
   std::string_view help;     // one line without a full stop
   std::string_view unit = "";
   bool may_change = false;  // a resume may give another value
   std::span<const Word> words = {};
-  double fallback = 0;  // own_number() only
+  double fallback = 0;               // own_number() only
+  std::string_view by_default = "";  // what "default" stands for in this method
 
   void (*read)(const Option&, OptimizerConfig&, std::string_view text) = nullptr;
   std::string (*print)(const Option&, const OptimizerConfig&) = nullptr;
   bool (*fits)(const Option&, const OptimizerConfig&) = nullptr;
 
-  std::string default_text() const { return print(*this, OptimizerConfig{}); }
+  std::string default_text() const {
+    return by_default.empty() ? print(*this, OptimizerConfig{}) : std::string(by_default);
+  }
+  constexpr Option otherwise(std::string_view value) const {
+    Option same = *this;
+    same.by_default = value;
+    return same;
+  }
   constexpr Option changeable() const {
     Option same = *this;
     same.may_change = true;
@@ -93,6 +103,8 @@ template <typename T>
 constexpr std::string_view type_of() {
   if constexpr (std::is_same_v<T, bool>)
     return "boolean";
+  else if constexpr (std::is_same_v<T, std::string>)
+    return kText;
   else if constexpr (std::is_enum_v<T>)
     return "choice";
   else if constexpr (std::is_floating_point_v<T>)
@@ -117,8 +129,9 @@ constexpr Option option(std::string_view name, std::string_view allowed, Fits,
     return options::print<T>(o, c.*kMember);
   };
   all.fits = [](const Option& o, const OptimizerConfig& c) {
-    if (!o.words.empty() && options::has_word(o, static_cast<std::int64_t>(c.*kMember)))
-      return true;
+    if constexpr (!std::is_same_v<T, std::string>)
+      if (!o.words.empty() && options::has_word(o, static_cast<std::int64_t>(c.*kMember)))
+        return true;
     return Fits{}(c.*kMember);
   };
   return all;

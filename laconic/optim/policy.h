@@ -32,6 +32,8 @@ class Intervals {
   std::int64_t freeze_, double_every_, most_;
 };
 
+inline constexpr int kAllFragments = -1;
+
 // What one step does; equal on all ranks.
 struct Step {
   enum class Kind : std::uint8_t { kNothing, kDense, kCoded, kSilent };
@@ -42,6 +44,9 @@ struct Step {
   bool freezes = false;               // the first step on which v stays
   std::int64_t interval = 1;          // in force
   std::int64_t variance_updates = 0;  // J, this step's included
+  int fragment = kAllFragments;       // of the model, which is exchanged
+  std::int64_t delay = 0;             // steps after which the mean is applied
+  bool exchanges() const noexcept { return kind == Kind::kDense || kind == Kind::kCoded; }
 };
 
 // Volume and rounds that follow from the policies alone; where `auto` leaves them to the training,

@@ -4,15 +4,26 @@
 
 namespace laconic::inline optim {
 
+Traffic::Count Record::sent() const {
+  Traffic::Count all = traffic_.total();
+  if (!courier_) return all;
+  all.bytes_inside += courier_->sent().bytes_inside;
+  all.bytes_between += courier_->sent().bytes_between;
+  return all;
+}
+
 void Record::begin() {
-  before_ = traffic_.total();
+  before_ = sent();
+  waited_before_ = waited();
   stats.exchange.clear();
 }
 
 void Record::end(const Step& step, std::int64_t steps_taken, bool taken, bool exactly,
                  std::span<const std::unique_ptr<Rule>> rules, const Shadow& shadow) {
   static constexpr const char* kKinds[] = {"nothing", "dense", "coded", "silent"};
-  const auto now = traffic_.total();
+  const auto now = sent();
+  stats.waited_seconds = waited() - waited_before_;
+  totals.waited_seconds += stats.waited_seconds;
   stats.step = steps_taken;
   const bool coded = step.kind == Step::Kind::kCoded && !exactly;
   const bool dense = step.kind == Step::Kind::kDense || (step.kind == Step::Kind::kCoded && !coded);

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "laconic/optim/courier.h"
 #include "laconic/optim/policy.h"
 #include "laconic/optim/rule.h"
 #include "laconic/transport/metered.h"
@@ -13,6 +14,8 @@ class Record {
  public:
   // `traffic` outlives this.
   explicit Record(const Traffic& traffic) : traffic_(traffic) {}
+  // Counts what it sends too, and how long steps wait for it. It outlives this.
+  void follow(const Courier& courier) noexcept { courier_ = &courier; }
 
   void begin();
   // `taken`: not skipped. `exactly`: all that could be coded went exactly.
@@ -23,8 +26,14 @@ class Record {
   Totals totals;
 
  private:
+  // What this rank has sent, as far as it counts.
+  Traffic::Count sent() const;
+  double waited() const { return courier_ ? courier_->waited_seconds() : 0; }
+
   const Traffic& traffic_;
+  const Courier* courier_ = nullptr;
   Traffic::Count before_;
+  double waited_before_ = 0;
 };
 
 }  // namespace laconic::inline optim

@@ -12,16 +12,17 @@ enum Announcement : std::uint8_t { kNone, kSome, kNoneLeft };
 
 }  // namespace
 
-Rest::Rest(const Model& model, Transport& transport)
+Rest::Rest(const Model& model, Transport& transport, int fragments)
     : model_(model),
       transport_(transport),
+      fragments_(fragments),
       absent_(model.ranges.size()),
       resting_(model.ranges.size()),
-      touched_(model.ranges.size()),
+      touched_(model.ranges.size() * static_cast<std::size_t>(fragments)),
       rested_(model.ranges.size()) {}
 
-void Rest::add_bucket(std::size_t begin, std::size_t count) {
-  Bucket bucket;
+void Rest::add_bucket(std::size_t begin, std::size_t count, int fragment) {
+  Bucket bucket{.fragment = fragment, .pieces = {}, .lags = {}};
   for (std::size_t i = 0; i < model_.ranges.size(); ++i) {
     const NamedRange& range = model_.ranges[i];
     const std::size_t from = std::max(begin, range.begin);
@@ -46,8 +47,8 @@ void Rest::absent(std::size_t range) {
 }
 
 bool Rest::misses(const Bucket& bucket, bool local) const noexcept {
-  return std::ranges::any_of(bucket.pieces,
-                             [&](const Piece& piece) { return misses(piece.range, local); });
+  return std::ranges::any_of(
+      bucket.pieces, [&](const Piece& piece) { return misses(bucket, piece.range, local); });
 }
 
 bool Rest::misses_any() const noexcept {
@@ -67,7 +68,7 @@ std::uint8_t Rest::announcement(int bucket) const noexcept {
 std::span<const Piece> Rest::of(int bucket, bool local) {
   const Bucket& here = buckets_[static_cast<std::size_t>(bucket)];
   if (local || transport_.size() == 1) {
-    for (const Piece& piece : here.pieces) resting_[piece.range] = misses(piece.range, local);
+    for (const Piece& piece : here.pieces) resting_[piece.range] = misses(here, piece.range, local);
     return pieces(bucket);
   }
   if (settled_) return {};
@@ -75,28 +76,42 @@ std::span<const Piece> Rest::of(int bucket, bool local) {
   transport_.gather(std::span<const std::uint8_t>(mine_), all_);
   settled_ = std::ranges::any_of(all_, [](std::uint8_t one) { return one == kNoneLeft; });
   if (std::ranges::any_of(all_, [](std::uint8_t one) { return one != kSome; })) return {};
-  compare(here.pieces);
+  compare({&here, 1});
   return pieces(bucket);
 }
 
-void Rest::agree() {
-  std::vector<Piece> every;
-  for (const Bucket& bucket : buckets_)
-    every.insert(every.end(), bucket.pieces.begin(), bucket.pieces.end());
-  compare(every);
-}
+void Rest::agree() { compare(buckets_); }
 
 // A range rests that is missed on all ranks.
-void Rest::compare(std::span<const Piece> pieces) {
+void Rest::compare(std::span<const Bucket> buckets) {
   mine_.clear();
-  for (const Piece& piece : pieces) mine_.push_back(misses(piece.range, false));
+  for (const Bucket& bucket : buckets)
+    for (const Piece& piece : bucket.pieces) mine_.push_back(misses(bucket, piece.range, false));
   transport_.gather(std::span<const std::uint8_t>(mine_), all_);
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    bool rests = true;
-    for (std::size_t at = i; at < all_.size(); at += pieces.size()) rests &= all_[at] != 0;
-    resting_[pieces[i].range] = rests;
-  }
+  std::size_t i = 0;
+  for (const Bucket& bucket : buckets)
+    for (const Piece& piece : bucket.pieces) {
+      bool rests = true;
+      for (std::size_t at = i; at < all_.size(); at += mine_.size()) rests &= all_[at] != 0;
+      resting_[piece.range] = rests;
+      ++i;
+    }
 }
+
+std::span<const Piece> Rest::absent_in(int bucket) {
+  found_.clear();
+  for (const Piece& piece : all_of(bucket))
+    if (absent_[piece.range] != 0) found_.push_back(piece);
+  return found_;
+}
+
+void Rest::begin_between_steps() {
+  begin();
+  std::ranges::fill(absent_, std::uint8_t{1});
+  all_known();
+}
+
+void Rest::synchronized() { std::ranges::fill(touched_, 0.0); }
 
 std::span<const Piece> Rest::pieces(int bucket) {
   found_.clear();
@@ -107,13 +122,13 @@ std::span<const Piece> Rest::pieces(int bucket) {
 
 void Rest::done(const Step& step) {
   if (step.kind == Step::Kind::kNothing) return;
-  const bool local = step.kind == Step::Kind::kSilent;
-  for (std::size_t i = 0; i < absent_.size(); ++i) {
-    if (local) {
-      if (absent_[i] == 0) touched_[i] = 1;
-      continue;
+  for (int f = 0; f < fragments_; ++f)
+    for (std::size_t i = 0; i < absent_.size(); ++i) {
+      double& touched = touched_[place(f, i)];
+      touched = exchanged(step, f) ? 0 : absent_[i] == 0 ? 1 : touched;
     }
-    touched_[i] = 0;
+  if (!step.exchanges()) return;
+  for (std::size_t i = 0; i < absent_.size(); ++i) {
     if (resting_[i] == 0) continue;
     rested_[i] += 1;
     ++changes_;
@@ -164,7 +179,7 @@ void Kept::take(std::span<float> weights, const std::vector<State>& state,
   runs_.clear();
   values_.clear();
   for (const Piece& piece : pieces) {
-    add(weights.data() + piece.begin, piece.count);
+    if (!weights.empty()) add(weights.data() + piece.begin, piece.count);
     for (const State& one : state) {
       const std::size_t from = std::max(piece.begin, one.begin);
       const std::size_t to = std::min(piece.begin + piece.count, one.begin + one.values.size());

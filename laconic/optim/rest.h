@@ -33,9 +33,9 @@ struct Lag {
 // one that works on buckets.
 class Rest {
  public:
-  // Both outlive the object.
-  Rest(const Model& model, Transport& transport);
-  void add_bucket(std::size_t begin, std::size_t count);
+  // Both outlive the object. `fragments` of the model are exchanged at steps of their own.
+  Rest(const Model& model, Transport& transport, int fragments);
+  void add_bucket(std::size_t begin, std::size_t count, int fragment);
 
   void begin();
   void absent(std::size_t range);
@@ -49,6 +49,15 @@ class Rest {
   bool misses_any() const noexcept;
   void agree();
   std::span<const Piece> pieces(int bucket);
+  // The pieces of the bucket that have no gradient here in this step; valid until the next call.
+  std::span<const Piece> absent_in(int bucket);
+  // All pieces of the bucket.
+  std::span<const Piece> all_of(int bucket) const noexcept {
+    return buckets_[static_cast<std::size_t>(bucket)].pieces;
+  }
+  // Between steps: of(bucket, false) then gives what had no gradient since the last exchange.
+  void begin_between_steps();
+  void synchronized();
 
   // Once every bucket's pieces are known.
   bool rests(std::size_t range) const noexcept { return resting_[range] != 0; }
@@ -66,25 +75,35 @@ class Rest {
 
  private:
   struct Bucket {
+    int fragment = 0;
     std::vector<Piece> pieces;
     std::vector<Lag> lags;
     std::int64_t lags_of = -1;  // the value of changes_ that `lags` was made for
   };
 
-  bool misses(std::size_t range, bool local) const noexcept {
-    return absent_[range] != 0 && (local || touched_[range] == 0);
+  std::size_t place(int fragment, std::size_t range) const noexcept {
+    return static_cast<std::size_t>(fragment) * absent_.size() + range;
+  }
+  bool misses(const Bucket& bucket, std::size_t range, bool local) const noexcept {
+    return absent_[range] != 0 && (local || touched_[place(bucket.fragment, range)] == 0);
   }
   bool misses(const Bucket& bucket, bool local) const noexcept;
   std::uint8_t announcement(int bucket) const noexcept;
-  void compare(std::span<const Piece> pieces);
+  // Of which buckets the pieces are, in turn.
+  void compare(std::span<const Bucket> buckets);
+  bool exchanged(const Step& step, int fragment) const noexcept {
+    return step.exchanges() && (step.fragment == kAllFragments || step.fragment == fragment);
+  }
 
   const Model& model_;
   Transport& transport_;
+  const int fragments_;
   std::vector<Bucket> buckets_;
   std::vector<std::uint8_t> absent_;   // of each range, in this step, on this rank
   std::vector<std::uint8_t> resting_;  // of each range, in this step
-  std::vector<double> touched_;        // 1: had a gradient here since the last sync
-  std::vector<double> rested_;         // exchanges in which the range rested
+  std::vector<double>
+      touched_;                 // 1: had a gradient here since the last sync, by fragment and range
+  std::vector<double> rested_;  // exchanges in which the range rested
   std::atomic<bool> all_known_{false};
   bool settled_ = false;  // some rank misses nothing in the buckets that are left
   std::int64_t changes_ = 0;
@@ -92,7 +111,8 @@ class Rest {
   std::vector<std::uint8_t> mine_, all_;
 };
 
-// Copies of what must not change while a bucket works on: `pieces` of its weights and state.
+// Copies of what must not change while a bucket works on: `pieces` of its weights (empty: none) and
+// state.
 class Kept {
  public:
   void take(std::span<float> weights, const std::vector<State>& state,

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "laconic/core/error.h"
+#include "laconic/optim/courier.h"
 #include "laconic/optim/method.h"
 
 namespace laconic::inline optim {
@@ -27,13 +28,21 @@ std::uint64_t Rule::bad_blocks() const {
   return bad;
 }
 
-void Rule::step_around(const Step& step, std::span<const Piece> resting) {
-  if (resting.empty()) return this->step(step);
-  kept_.take(bucket_.x, state(), resting);
+void Rule::around(std::span<const Piece> resting, FunctionRef<void()> work) {
+  const bool keeps = !resting.empty() && !keeps_what_rests();
+  if (keeps) kept_.take(bucket_.x, state(), resting);
   resting_ = resting;
-  this->step(step);
+  work();
   resting_ = {};
-  kept_.put_back();
+  if (keeps) kept_.put_back();
+}
+
+void Rule::step_around(const Step& step, std::span<const Piece> resting) {
+  around(resting, [&] { this->step(step); });
+}
+
+void Rule::synchronize_around(const Step& step, std::span<const Piece> resting) {
+  around(resting, [&] { synchronize(step); });
 }
 
 void Rule::apply_around(const Step& step, std::span<const Piece> resting) {
@@ -65,7 +74,7 @@ std::unique_ptr<Mean> Rule::make_exact(std::span<float> pending) const {
 
 bool Rule::codes_gradients() const {
   const OptimizerConfig& config = *bucket_.config;
-  return bucket_.group.compress && !method_named(config.algorithm).exact_with(config);
+  return bucket_.group.compress && !is_exact(method_named(config.algorithm).codec_of(config));
 }
 
 std::unique_ptr<Mean> Rule::make_gradient_mean() {
@@ -127,18 +136,22 @@ RandomForm form_of(ExchangeForm form) {
 std::unique_ptr<Mean> Rule::make(const std::string& codec, std::span<float> pending,
                                  Feedback feedback, const Nodes& nodes) const {
   const OptimizerConfig& config = *bucket_.config;
+  const Method& method = method_named(config.algorithm);
   return make_mean({.codec = codec,
+                    .codec_down = is_exact(codec) ? "" : method.codec_down_of(config),
                     .elements = bucket_.x.size(),
                     .scale_block = config.scale_block,
                     .scale_norm = config.scale_norm,
                     .quant_block = config.quant_block,
+                    .top_k = config.top_k,
                     .feedback = feedback,
                     .feedback_reset = config.feedback_reset,
+                    .feedback_decay = std::max(0.0, config.feedback_decay),
                     .form = codec == kVote ? config.form : form_of(config.exchange),
                     .seed = config.seed,
                     .bucket = static_cast<std::uint32_t>(bucket_.index),
                     .pending = pending},
-                   nodes, *bucket_.device);
+                   nodes, bucket_.courier ? bucket_.courier->device() : *bucket_.device);
 }
 
 Buffer<float> Rule::residuals_in(const Whole& whole, std::string_view prefix) const {

@@ -25,6 +25,8 @@ struct Shadow {
   std::vector<Gauge> gauges() const;
 };
 
+class Courier;
+
 // What a rule is given for its life: one bucket of the model.
 struct Bucket {
   const OptimizerConfig* config;
@@ -33,8 +35,11 @@ struct Bucket {
   bool may_switch;    // a coded mean may be exchanged exactly
   Device* device;
   Shadow* shadow;
-  Rest* rest;     // null: nothing ever rests
-  bool deferred;  // an exact mean waits for apply()
+  Rest* rest;                  // null: nothing ever rests
+  bool deferred;               // an exact mean waits for apply()
+  Courier* courier = nullptr;  // of exchanges that outlive their step, whose nodes are `nodes`
+  bool alone = false;          // nothing is exchanged: the inner update of another method
+  int fragment = 0;            // of the model, to which the bucket belongs
   Group group;
   const GroupStep* now;  // of this step
   int index = 0;
@@ -50,7 +55,17 @@ class Rule {
   explicit Rule(const Bucket& bucket) : bucket_(bucket) {}
   virtual ~Rule() = default;
 
+  // A step of the bucket. Methods with a spacing (Method::spacing) have two parts before it, and
+  // this one only where exchanges(): what this rank does with its own gradient, around ranges that
+  // have none here; and what an exchange that started in an earlier step brings.
+  virtual void move(const Step&, std::span<const Piece> absent) { static_cast<void>(absent); }
+  virtual void arrive(const Step&) {}
   virtual void step(const Step& step) = 0;
+  virtual bool exchanges(const Step& step) const { return step.exchanges(); }
+  // An exchange that started earlier is due in this step.
+  virtual bool arrives(const Step&) const { return false; }
+  // Called by the courier's thread: the exchange of a bucket that was posted.
+  virtual void deliver() {}
   // Dense rules only: the exact mean replaces the gradient (or is kept, where that is deferred),
   // then `apply` does the rest of a step.
   virtual void average(const Step&) {}
@@ -65,6 +80,9 @@ class Rule {
   virtual TensorPart part_of(const Step& step, std::int64_t rested, std::size_t begin,
                              std::size_t count);
   virtual void moved() {}
+  void synchronize_around(const Step& step, std::span<const Piece> resting);
+  // step() and synchronize() leave what rests as it is by themselves.
+  virtual bool keeps_what_rests() const { return false; }
   // v stays from this step on.
   virtual void freeze() {}
   virtual void synchronize(const Step&) {}
@@ -82,7 +100,7 @@ class Rule {
   virtual double residual_ratio() const { return 0; }
   virtual std::string describe() const = 0;
   // Blocks whose gradient (or mean) was not finite, so far.
-  std::uint64_t bad_blocks() const;
+  virtual std::uint64_t bad_blocks() const;
   // Its coded mean, where that may take another path; else null.
   SwitchingMean* switching() const noexcept { return switching_; }
   // The same of its dense rounds, where those are coded and may be exact for some steps.
@@ -97,7 +115,7 @@ class Rule {
   // With this codec where the group is compressed, and able to switch where it may; else exact.
   std::unique_ptr<Mean> make_coded(const std::string& codec, std::span<float> pending = {},
                                    Feedback feedback = Feedback::kFull);
-  // Of gradients, with the codec and feedback of the configuration.
+  // Of gradients or displacements, with the codec and feedback of the configuration.
   std::unique_ptr<Mean> make_gradient_mean();
   // With this codec where the group is compressed, never on another path and without residuals;
   // else exact.
@@ -115,13 +133,14 @@ class Rule {
   // An exchange, gauged on shadow steps.
   void exchange(Mean& mean, const Source& source, const Sink& sink, const Step& step,
                 std::span<const float> live = {});
-  // `live` without what rests.
-  std::span<const float> masked(std::span<const float> live = {});
   // How exact means find bad blocks, which are counted here.
   BadBlocks bad() { return {bucket_.config->scale_block, &bad_}; }
   // Coded means ask again for bad blocks and count them; exact ones of groups that are not
   // compressed are counted here.
   Counter* exact_bad() { return bucket_.group.compress ? nullptr : &bad_; }
+  // `live` without what rests; valid until the next step that has something resting.
+  std::span<const float> masked(std::span<const float> live = {});
+  std::span<const Piece> resting() const noexcept { return resting_; }
   // In the middle of a step: what rests is as it was before the step.
   void put_back_resting() {
     if (!resting_.empty()) kept_.put_back();
@@ -137,6 +156,7 @@ class Rule {
  private:
   std::unique_ptr<Mean> make(const std::string& codec, std::span<float> pending, Feedback feedback,
                              const Nodes& nodes) const;
+  void around(std::span<const Piece> resting, FunctionRef<void()> work);
 
   SwitchingMean *switching_ = nullptr, *dense_switching_ = nullptr;
   Counter bad_{0};

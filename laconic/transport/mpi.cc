@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <vector>
@@ -17,6 +18,14 @@ namespace {
 
 using mpi::check;
 
+// Groups may be used by threads of their own, and MPI_THREAD_SERIALIZED allows one call at a time.
+// Nobody waits for another rank while holding it, but where all ranks are known to be there.
+std::mutex& one_call() {
+  static std::mutex mutex;
+  return mutex;
+}
+using Call = std::lock_guard<std::mutex>;
+
 // While it lives, errors that belong to no communicator are returned: there MPI may report a failed
 // request, and would end the program otherwise. MPI-3 asks MPI_COMM_WORLD, MPI-4 MPI_COMM_SELF, and
 // they are the caller's, so it lives for one wait only; Open MPI asks the request's communicator,
@@ -29,12 +38,16 @@ struct ErrorsReturn {
 class ErrorsReturn {
  public:
   ErrorsReturn() noexcept {
+    const Call call(one_call());
+    if (living_++ > 0) return;
     for (std::size_t i = 0; i < comms_.size(); ++i) {
       MPI_Comm_get_errhandler(comms_[i], &before_[i]);
       MPI_Comm_set_errhandler(comms_[i], MPI_ERRORS_RETURN);
     }
   }
   ~ErrorsReturn() {
+    const Call call(one_call());
+    if (--living_ > 0) return;
     for (std::size_t i = 0; i < comms_.size(); ++i) {
       MPI_Comm_set_errhandler(comms_[i], before_[i]);
       MPI_Errhandler_free(&before_[i]);
@@ -45,7 +58,8 @@ class ErrorsReturn {
 
  private:
   const std::array<MPI_Comm, 2> comms_{MPI_COMM_WORLD, MPI_COMM_SELF};
-  std::array<MPI_Errhandler, 2> before_{};
+  static inline int living_ = 0;
+  static inline std::array<MPI_Errhandler, 2> before_{};
 };
 #endif
 
@@ -107,6 +121,7 @@ class Mpi final : public Transport {
   // Takes `comm` over.
   Mpi(MPI_Comm comm, const MpiConfig& config, std::optional<Names> names = {})
       : comm_(comm), config_(config) {
+    const Call call(one_call());
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
@@ -116,6 +131,7 @@ class Mpi final : public Transport {
 
   ~Mpi() override {
     int finalized = 0;
+    const Call call(one_call());
     if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized) return;
     if (!error_ && flight_.posted == flight_.retired)
       MPI_Comm_free(&comm_);
@@ -138,6 +154,7 @@ class Mpi final : public Transport {
       slot.in = in.data();
       slot.block = block;
       slot.stride = stride;
+      const Call call(one_call());
       start(slot);
       slot.busy = true;
       in_flight_[static_cast<std::size_t>(flight_.posted % kSlots)] = &slot;
@@ -203,6 +220,7 @@ class Mpi final : public Transport {
   template <typename Work>
   void when_all_are_here(Work work) {
     gather(rank_);
+    const Call call(one_call());
     guarded(work);
   }
 
@@ -299,6 +317,7 @@ class Mpi final : public Transport {
     if (statuses_.size() < size) statuses_.resize(size);
     if (indices_.size() < size) indices_.resize(size);
     int count = 0;
+    const Call call(one_call());
     const int code = MPI_Testsome(static_cast<int>(size), requests.handles.data(), &count,
                                   indices_.data(), statuses_.data());
     if (code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");

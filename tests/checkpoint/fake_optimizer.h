@@ -39,6 +39,7 @@ class FakeOptimizer : public Optimizer {
   void step(Finish) override {}
   void exchange_exactly(int) override {}
   void synchronize() override {}
+  bool exchanges_next() const override { return true; }
   int buckets() const noexcept override { return 3; }
   NamedRange bucket(int index) const override;
   void synced_weights(std::span<float> out) const override;

@@ -17,10 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from reference import ALGORITHMS
+import reference
+from reference_local import LocalSteps
 from reference_means import f32
 from torch_golden import golden_gradient
 
+ALGORITHMS = reference.ALGORITHMS | {"local-steps": LocalSteps}
 STEPS = 100
 
 
@@ -208,6 +210,36 @@ def lion_cases():
     yield voting(2, 4097, momentum_sync_every=1, lr="drop")
 
 
+def local_cases():
+    def local(*place, **config):
+        return case("local-steps", *place, **({"weight_decay": 0.01, "scale_block": 64, "quant_block": 64} | config))
+
+    yield local(1, 200, every=7)
+    yield local(2, 4097, lr="warm-up", every=10, outer="nesterov", codec="int4")
+    yield local(3, 200, inner="sgdm", every=1, momentum=0.8, outer="momentum", outer_momentum=0.5, codec="int8")
+    yield local(3, 4097, lr="zeros", every=10, outer="sign", outer_weight_decay=0.1, outer_lr=2.0)
+    yield local(2, 200, every=20, outer="sign", outer_beta1=0.9, outer_beta2=0.95, codec="sign", clip=0.01)
+    yield local(4, 4097, lr="drop", every=5, codec="sign", scale_block=4096)
+    yield local(3, 9000, lr="warm-up", every=6, outer="nesterov", codec="sign", scale_block=256)
+    yield local(4, 63, every=4, outer="nesterov", codec="int2", feedback="ema", feedback_reset=7)
+    yield local(2, 200, every=4, codec="int4", feedback="none", outer="momentum", gap_penalty=2.5, clip=0.001)
+    yield local(3, 200, every=9, codec="int4", feedback="decay", feedback_decay=0.6, total_steps=100)
+    yield local(2, 4097, lr="restarts", every=12, fragments=5, codec="int4")
+    yield local(3, 200, every=8, fragments=8, outer="nesterov", total_steps=100, note="a fragment per step")
+    yield local(2, 4097, every=12, delay=12, outer="momentum", note="the next one begins as it is applied")
+    yield local(3, 200, lr="drop", every=12, delay=4, outer="sign")
+    yield local(4, 9000, every=16, fragments=4, delay=3, outer="nesterov", codec="int4", total_steps=95)
+    yield local(3, 4097, every=8, fragments=2, delay=2, merge=0.5, codec="sign", total_steps=100)
+    yield local(2, 9000, lr="warm-up", every=6, codec="top-k", feedback="decay", top_k=100)
+    yield local(3, 4097, every=5, codec="top-k", codec_down="int4", outer="nesterov", fragments=2, delay=2, top_k=40)
+    yield local(4, 200, every=4, codec="int4", codec_down="int8", feedback="decay")
+    yield local(2, 4097, every=8, inner="lion", sign_beta2=0.98, outer="nesterov", codec="int8")
+    yield local(3, 200, lr="zeros", every=5, inner="lion", fragments=3, outer="momentum")
+    synced = (3, 8, 9, 30, 31, 33, 100)
+    yield local(2, 200, every=8, outer="nesterov", codec="int8", synchronize_at=synced, note="synchronize")
+    yield local(3, 4097, every=8, fragments=2, delay=3, outer="nesterov", codec="int4", synchronize_at=synced, note="synchronize")
+
+
 def bad_cases():
     block = {"scale_block": 64, "weight_decay": 0.01, "bad": True, "note": "bad blocks"}
     yield case("adamw", 2, 200, **block)
@@ -224,10 +256,11 @@ def bad_cases():
     yield case("zero-one-adam", 2, 200, **policy, dense_codec="int4", quant_block=128, **block)
     yield case("birder", 3, 200, exchange="two-round", seed=7, **block)
     yield case("lion", 2, 200, **block)
+    yield case("local-steps", 3, 200, every=5, fragments=2, outer="nesterov", codec="int4", quant_block=64, **block)
 
 
 def every_case():
-    for cases in (zero_one_cases, one_bit_cases, birder_cases, dense_cases, integer_cases, tensor_cases, lion_cases, bad_cases):
+    for cases in (zero_one_cases, one_bit_cases, birder_cases, dense_cases, integer_cases, tensor_cases, lion_cases, local_cases, bad_cases):
         yield from cases()
 
 

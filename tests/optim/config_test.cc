@@ -51,16 +51,33 @@ OptimizerConfig nothing_default() {
           .double_every = kAuto,
           .max_interval = 8,
           .beta = 0.95,
+          .sign_beta2 = 0.6,
           .exchange = ExchangeForm::kSingleRound,
           .form = RandomForm::kCount,
           .momentum_sync_every = 100,
           .strict = true,
           .guard = true,
           .codec = GradientCodec::kInt4,
+          .codec_down = GradientCodec::kInt8,
           .dense_codec = GradientCodec::kInt8,
           .feedback = Feedback::kEma,
+          .feedback_decay = 0.5,
           .feedback_reset = 0,
           .quant_block = 512,
+          .top_k = 64,
+          .inner = "none",
+          .outer = Outer::kSign,
+          .every = 500,
+          .fragments = 4,
+          .delay = kWholeInterval,
+          .outer_lr = 0.7,
+          .outer_momentum = 0.5,
+          .outer_beta1 = 0.8,
+          .outer_beta2 = 0.7,
+          .outer_weight_decay = 0.1,
+          .merge = kNoMerge,
+          .gap_penalty = 2,
+          .clip = 3,
           .scale_block = 0,
           .scale_norm = kernels::Norm::kL1,
           .bf16 = true,
@@ -85,7 +102,7 @@ TEST(OptimizerConfig, AsTextReadsBackToTheSameBits) {
 
 TEST(OptimizerConfig, EveryFieldIsPrinted) {
   const auto plain = to_text({}), other = to_text(nothing_default());
-  EXPECT_EQ(plain.size(), 38U);
+  EXPECT_EQ(plain.size(), 55U);
   for (const auto& [field, value] : plain) EXPECT_NE(value, other.at(field)) << field;
 }
 
@@ -290,7 +307,10 @@ TEST(OptimizerConfig, FieldsOfOtherAlgorithmsAreNoConcern) {
                          .variance_kappa = 0,
                          .max_interval = 0,
                          .beta = 2,
-                         .exchange = static_cast<ExchangeForm>(9)};
+                         .exchange = static_cast<ExchangeForm>(9),
+                         .codec = GradientCodec::kFp32,
+                         .feedback = Feedback::kFull,
+                         .every = -9};
   EXPECT_EQ(validated(config), config);
   config = {.algorithm = "birder", .momentum = 4, .beta2 = 1};
   EXPECT_EQ(validated(config), config);

@@ -18,6 +18,7 @@ OptimizerConfig recipe(const std::string& algorithm) {
   config.scale_block = 64;
   config.beta2 = 0.99;
   config.min_trust = 0.5;  // weights begin at 0, where they have no norm to go by
+  config.every = 4;
   return config;
 }
 

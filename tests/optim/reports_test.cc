@@ -10,6 +10,7 @@ namespace laconic::testing {
 namespace {
 
 TEST_P(OptimizerSuite, GaugesWhatWasCodedRangeByRange) {
+  if (delayed()) GTEST_SKIP() << "refused";
   run([](Transport& world) {
     OptimizerConfig config = OptimizerSuite::config();
     Training plain(config, world, three_groups());
@@ -64,13 +65,15 @@ TEST_P(OptimizerSuite, FindsAReplicaThatDiffersAndNamesItsRangeAndRank) {
       optimizer->step(0.01);
     }
     if (world.size() == 1) return;
-    // 0/1 Adam takes its weights anew from those of the last sync.
+    // Some methods take their weights anew from those of the last sync.
     const std::size_t at = 230;
     if (world.rank() == world.size() - 1) {
-      if (method().name == "zero-one-adam")
-        state_of(*optimizer, "bucket1/x_sync")[at - 128] += 1;
-      else
-        memory.weights[at] += 1;
+      if (!alone() && method().name != "zero-one-adam") memory.weights[at] += 1;
+      for (int b = 0; b < optimizer->buckets(); ++b) {
+        const std::size_t begin = optimizer->bucket(b).begin;
+        const auto synced = state_of(*optimizer, "bucket" + std::to_string(b) + "/x_sync");
+        if (at >= begin && at - begin < synced.size()) synced[at - begin] += 1;
+      }
     }
     std::optional<Error> error;
     for (int t = 0; t < 8 && !error; ++t) error = thrown([&] { optimizer->step(0.01); });
@@ -92,7 +95,9 @@ TEST_P(OptimizerSuite, CountsBytesAndRounds) {
       counted.dense += stats.kind == "dense";
       counted.coded += stats.kind == "coded";
       counted.silent += stats.kind == "silent";
-      const bool speaks = world.size() > 1 && stats.kind != "silent";
+      // What outlives its step counts where it is applied, here a step later.
+      const bool speaks =
+          world.size() > 1 && t > (delayed() ? 1 : 0) && (stats.kind == "silent") == delayed();
       EXPECT_EQ(stats.bytes_inside + stats.bytes_between > 0, speaks) << "step " << t;
     }
     const Totals& totals = training.optimizer->totals();
@@ -113,7 +118,7 @@ TEST_P(OptimizerSuite, TellsHowMuchWasLeftUnsaid) {
   run([](Transport& world) {
     Training training(config(), world);
     training.run_to(24);  // a sync
-    const bool feeds_back = !dense() && !signs();
+    const bool feeds_back = lossy() && !signs();
     const bool exact = GetParam().per_node == world.size();
     const double ratio = training.optimizer->stats().residual_ratio;
     EXPECT_EQ(ratio > 0, feeds_back && !exact) << ratio;

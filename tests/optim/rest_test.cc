@@ -80,6 +80,10 @@ TEST_P(OptimizerSuite, ARangeWithoutAGradientOnAnyRankStays) {
       return range == 1 && t >= 4 && t != 11 && t != 12;
     };
     run_to(training, 3, b_rests);
+    // At step 4 local steps exchange what the first three did; fragments do so until step 19.
+    const auto moves = [](std::int64_t t) {
+      return t == 11 || t == 12 || (t == 4 && alone() && !delayed());
+    };
     for (std::int64_t t = 4; t <= kSteps; ++t) {
       auto before = part_of(training, 90, 220);
       const auto others = part_of(training, 220, kElements);
@@ -89,10 +93,13 @@ TEST_P(OptimizerSuite, ARangeWithoutAGradientOnAnyRankStays) {
         for (auto& [name, values] : before)
           if (name.find("/dense_") != std::string::npos) std::ranges::fill(values, 0.0F);
       step(training, b_rests);
-      if (t == 11 || t == 12)
-        EXPECT_NE(part_of(training, 90, 220), before) << "step " << t;
-      else
-        EXPECT_EQ(part_of(training, 90, 220), before) << "step " << t;
+      auto after = part_of(training, 90, 220);
+      for (const auto& [name, values] : before)  // memory of an exchange that may be over
+        if (name.ends_with("displacement") || name.ends_with("snapshot")) after[name] = values;
+      if (moves(t))
+        EXPECT_NE(after, before) << "step " << t;
+      else if (!delayed() || t >= 20)
+        EXPECT_EQ(after, before) << "step " << t;
       EXPECT_NE(part_of(training, 220, kElements), others) << "step " << t;
       EXPECT_TRUE(equal_on_all(world, training.weights) || !synced(*training.optimizer));
     }
@@ -100,6 +107,7 @@ TEST_P(OptimizerSuite, ARangeWithoutAGradientOnAnyRankStays) {
 }
 
 TEST_P(OptimizerSuite, ARangeWithAGradientOnSomeRankCountsAsZeroOnTheOthers) {
+  if (alone()) return;  // ranks decide alone in every step
   run([](Transport& world) {
     if (world.size() == 1) return;
     Training rests(config(), world, {}, kElements, resting_model()),
@@ -136,7 +144,7 @@ TEST_P(OptimizerSuite, RanksAgreeOnWhatRestsInAnyOrderOfBuckets) {
     Training whole(config(), world, {}, kElements, resting_model()),
         parts(config(), world, {}, kElements, resting_model());
     whole.gradient_of = parts.gradient_of = of_noise();
-    ASSERT_EQ(parts.optimizer->buckets(), 3);
+    ASSERT_EQ(parts.optimizer->buckets(), delayed() ? 4 : 3);
     for (std::int64_t t = 1; t <= kSteps; ++t) {
       step(whole, c_rests);
       parts.compute();
@@ -311,14 +319,17 @@ TEST_P(OptimizerSuite, GoesOnFromWeightsThatWereWrittenAfterASync) {
   run([](Transport& world) {
     Training training(config(), world, {}, kElements, watched_model());
     training.gradient_of = of_noise();
-    training.run_to(10);
+    training.run_to(8);
+    if (delayed()) training.optimizer->synchronize();
     std::ranges::fill(training.weights, 3.0F);
-    training.run_to(11);
+    training.run_to(9);
     for (const float x : training.weights) EXPECT_NEAR(x, 3, 0.2);
     training.run_to(20);
+    if (delayed()) training.optimizer->synchronize();
     ASSERT_TRUE(equal_on_all(world, training.weights));
     std::ranges::fill(training.weights, -3.0F);
     training.run_to(24);
+    if (delayed()) training.optimizer->synchronize();
     for (const float x : training.weights) EXPECT_NEAR(x, -3, 0.5);
     EXPECT_TRUE(equal_on_all(world, training.weights));
   });

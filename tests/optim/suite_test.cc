@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "laconic/checkpoint/checkpoint.h"
 #include "tests/checkpoint/scratch.h"
@@ -26,15 +27,17 @@ TEST_P(OptimizerSuite, TakesBucketsInAnyOrder) {
   run([](Transport& world) {
     Training whole(config(), world, three_groups());
     Training parts(config(), world, three_groups());
-    ASSERT_EQ(parts.optimizer->buckets(), 4);
+    const int buckets = parts.optimizer->buckets();
+    ASSERT_EQ(buckets, delayed() ? 7 : 4);
     whole.run_to(kSteps);
-    std::vector<int> order = {0, 1, 2, 3};
+    std::vector<int> order(static_cast<std::size_t>(buckets));
+    std::iota(order.begin(), order.end(), 0);
     while (parts.next() <= kSteps) {
       parts.compute();
       parts.optimizer->begin(parts.lr(parts.next()));
       // Each rank in an order of its own; on odd steps one bucket is left to step().
       std::rotate(order.begin(), order.begin() + 1 + world.rank() % 3, order.end());
-      const auto told = static_cast<std::size_t>(4 - parts.next() % 2);
+      const auto told = static_cast<std::size_t>(buckets - parts.next() % 2);
       for (std::size_t i = 0; i < told; ++i) parts.optimizer->ready(order[i]);
       parts.optimizer->step();
     }
@@ -55,7 +58,7 @@ TEST_P(OptimizerSuite, KeepsReplicasByteEqualAfterEverySync) {
       training.optimizer->synced_weights(shared);
       EXPECT_TRUE(equal_on_all(world, shared)) << "step " << t;
     }
-    EXPECT_EQ(drifted, method().name == "zero-one-adam" && world.size() > 1);
+    EXPECT_EQ(drifted, (alone() || method().name == "zero-one-adam") && world.size() > 1);
     training.optimizer->synchronize();
     EXPECT_TRUE(equal_on_all(world, training.weights));
     const auto once = bytes_of(training);
@@ -113,6 +116,7 @@ TEST_P(OptimizerSuite, TrainsAModelOfOneWeight) {
     Training training(config(), world, {}, 1);
     const float before = training.weights[0];
     training.run_to(24);  // a sync
+    if (delayed()) training.optimizer->synchronize();
     EXPECT_NE(training.weights[0], before);
     EXPECT_TRUE(all_finite(training));
     EXPECT_TRUE(equal_on_all(world, training.weights));

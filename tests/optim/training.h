@@ -40,6 +40,11 @@ inline constexpr const char* kAlgorithms[] = {
     "lion",
     "distributed-lion",
     "distributed-lion:form=count:momentum_sync_every=4",
+    "local-steps",
+    "local-steps:inner=lion",
+    "diloco:codec=sign:feedback=decay",
+    "streaming-diloco",
+    "sparse-loco",
 };
 // For names of tests.
 std::string letters_of(std::string algorithm);
@@ -48,7 +53,8 @@ std::string letters_of(std::string algorithm);
 OptimizerConfig config_named(const std::string& algorithm);
 
 // Every kind of step within kSteps steps. 0/1 Adam: variance steps 1, 2, 3, 5, 7; intervals of 1
-// until 12, 2 until 16, then 4: syncs at 14, 16, 20, 24. 1-bit Adam freezes after 6.
+// until 12, 2 until 16, then 4: syncs at 14, 16, 20, 24. 1-bit Adam freezes after 6. Local steps
+// end after every 4th one; in fragments, each after 8, one every 2nd one, applied a step later.
 inline constexpr std::int64_t kSteps = 25;
 OptimizerConfig short_config(std::string algorithm, int ranks_per_node = kFlat);
 
@@ -95,7 +101,7 @@ bool equal_on_all(Transport& world, std::span<const float> values);
 std::vector<std::vector<float>> gathered(Transport& world, std::span<const float> values);
 
 // Weights are equal on all ranks after this step.
-bool synced(const Optimizer& optimizer);
+bool synced(Optimizer& optimizer);
 
 class OptimizerSuite : public ::testing::TestWithParam<Setting> {
  protected:
@@ -106,8 +112,14 @@ class OptimizerSuite : public ::testing::TestWithParam<Setting> {
   static const Method& method() { return method_named(config().algorithm); }
   // Its means are exact.
   static bool dense() { return method().exact_with(config()); }
+  // The codec of its means is not exact.
+  static bool lossy() { return !is_exact(method().codec_of(validated(config()))); }
   // It sends signs with activity, and keeps no residual.
   static bool signs() { return method().codec == "random-sign" || method().codec == kVote; }
+  // Each rank moves its weights by its own gradient in every step.
+  static bool alone() { return method().spacing != nullptr; }
+  // Exchanges outlive their steps, so weights are equal after synchronize() only.
+  static bool delayed() { return alone() && method().spacing(validated(config())).delay > 0; }
   // This step has lossy means.
   static bool codes(const StepStats& stats) {
     return stats.kind == "coded" ||

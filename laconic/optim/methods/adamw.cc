@@ -46,6 +46,7 @@ Method adamw_method() {
       .defaults = {{"weight_decay", "1e-2"}},
       .exact = true,
       .coded_with = gradient_codec,
+      .inner = true,
       .cost = {.state = 8, .exact = {0, 1.23e-9}, .coded = {}},
       .sweeps = {.exact = "adam"},
       .complete = check_gradient_codec,
