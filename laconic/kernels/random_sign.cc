@@ -254,8 +254,7 @@ HWY_INLINE void ratio_to(const float* m, const float* b, std::size_t count, cons
 }
 
 void RatioToBf16(const float* m, const float* b, std::size_t count, std::uint16_t* out) {
-  ratio_to(m, b, count,
-           [=](auto d, auto u, std::size_t i) HWY_ATTR { store_bf16(d, u, out + i); });
+  ratio_to(m, b, count, [=](auto d, auto u, std::size_t i) HWY_ATTR { store_bf16(d, u, out + i); });
 }
 
 void Ratio(const float* m, const float* b, std::size_t count, float* out) {
