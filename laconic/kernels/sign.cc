@@ -98,8 +98,7 @@ HWY_INLINE void serve_as(const Coded* coded, int codes, float factor, const floa
     for (int r = 1; r < codes; ++r)
       for (std::size_t k = 0; k < 4; ++k)
         total[k] = hn::Add(total[k], signed_scale(d, coded[r], i + k * kWidth));
-    for (std::size_t k = 0; k < 4; ++k)
-{
+    for (std::size_t k = 0; k < 4; ++k) {
       auto& lane = sums[(i / kWidth + k) % kVectors];
       lane = hn::Add(lane, finish(d, i + k * kWidth, total[k]));
     }
