@@ -26,7 +26,7 @@ class SGD(Optimizer):
         feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges (LoCo), or
             dropped
         feedback_reset: feedback = ema begins anew after so many; 0: never
-        quant_block: int8 and int4: elements that share a scale
+        quant_block: int8, int4 and int2: elements that share a scale
         total_steps: length of the run, from which schedules follow
         scale_block: elements that share a scale, and are left out together when one is not finite
         bf16: send exact means as bf16
@@ -62,8 +62,8 @@ class SGD(Optimizer):
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         *,
-        codec: Literal["fp32", "bf16", "int8", "int4", "sign"] = 'fp32',
-        feedback: Literal["full", "ema", "none"] = 'full',
+        codec: Literal["fp32", "bf16", "int8", "int4", "int2", "sign", "top-k", "default"] = 'fp32',
+        feedback: Literal["full", "ema", "decay", "none", "default"] = 'full',
         feedback_reset: int = 1024,
         quant_block: int = 256,
         total_steps: int | None = None,
@@ -99,7 +99,7 @@ class AdamW(Optimizer):
         feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges (LoCo), or
             dropped
         feedback_reset: feedback = ema begins anew after so many; 0: never
-        quant_block: int8 and int4: elements that share a scale
+        quant_block: int8, int4 and int2: elements that share a scale
         total_steps: length of the run, from which schedules follow
         scale_block: elements that share a scale, and are left out together when one is not finite
         bf16: send exact means as bf16
@@ -137,8 +137,8 @@ class AdamW(Optimizer):
         weight_decay: float = 0.01,
         *,
         bias_correction: bool = True,
-        codec: Literal["fp32", "bf16", "int8", "int4", "sign"] = 'fp32',
-        feedback: Literal["full", "ema", "none"] = 'full',
+        codec: Literal["fp32", "bf16", "int8", "int4", "int2", "sign", "top-k", "default"] = 'fp32',
+        feedback: Literal["full", "ema", "decay", "none", "default"] = 'full',
         feedback_reset: int = 1024,
         quant_block: int = 256,
         total_steps: int | None = None,
@@ -172,7 +172,7 @@ class Lion(Optimizer):
         feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges (LoCo), or
             dropped
         feedback_reset: feedback = ema begins anew after so many; 0: never
-        quant_block: int8 and int4: elements that share a scale
+        quant_block: int8, int4 and int2: elements that share a scale
         total_steps: length of the run, from which schedules follow
         scale_block: elements that share a scale, and are left out together when one is not finite
         bf16: send exact means as bf16
@@ -208,8 +208,8 @@ class Lion(Optimizer):
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 0.0,
         *,
-        codec: Literal["fp32", "bf16", "int8", "int4", "sign"] = 'fp32',
-        feedback: Literal["full", "ema", "none"] = 'full',
+        codec: Literal["fp32", "bf16", "int8", "int4", "int2", "sign", "top-k", "default"] = 'fp32',
+        feedback: Literal["full", "ema", "decay", "none", "default"] = 'full',
         feedback_reset: int = 1024,
         quant_block: int = 256,
         total_steps: int | None = None,
@@ -247,7 +247,7 @@ class LAMB(Optimizer):
         feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges (LoCo), or
             dropped
         feedback_reset: feedback = ema begins anew after so many; 0: never
-        quant_block: int8 and int4: elements that share a scale
+        quant_block: int8, int4 and int2: elements that share a scale
         total_steps: length of the run, from which schedules follow
         scale_block: elements that share a scale, and are left out together when one is not finite
         bf16: send exact means as bf16
@@ -289,8 +289,8 @@ class LAMB(Optimizer):
         bias_correction: bool = True,
         min_trust: float = 0.01,
         max_trust: float = 10.0,
-        codec: Literal["fp32", "bf16", "int8", "int4", "sign"] = 'fp32',
-        feedback: Literal["full", "ema", "none"] = 'full',
+        codec: Literal["fp32", "bf16", "int8", "int4", "int2", "sign", "top-k", "default"] = 'fp32',
+        feedback: Literal["full", "ema", "decay", "none", "default"] = 'full',
         feedback_reset: int = 1024,
         quant_block: int = 256,
         total_steps: int | None = None,
@@ -329,7 +329,7 @@ class OneBitAdam(Optimizer):
         exchange: auto: exact instead of coded where that is measured to be faster; otherwise coded
         dense_codec: how the mean of the gradients travels in rounds that are exact by default: int8 and int4 are
             lossy, and add what they leave out to the next such round
-        quant_block: int8 and int4: elements that share a scale
+        quant_block: int8, int4 and int2: elements that share a scale
         freeze_step: last step with exact means, after which the variance stays; auto: when it has settled; None: 20
             % of total_steps
         total_steps: length of the run, from which schedules follow
@@ -407,7 +407,7 @@ class OneBitLAMB(Optimizer):
         exchange: auto: exact instead of coded where that is measured to be faster; otherwise coded
         dense_codec: how the mean of the gradients travels in rounds that are exact by default: int8 and int4 are
             lossy, and add what they leave out to the next such round
-        quant_block: int8 and int4: elements that share a scale
+        quant_block: int8, int4 and int2: elements that share a scale
         freeze_step: last step with exact means, after which the variance stays; auto: when it has settled; None: 20
             % of total_steps
         min_trust: least ratio of a tensor's norm to its update's
@@ -493,7 +493,7 @@ class ZeroOneAdam(Optimizer):
         exchange: auto: exact instead of coded where that is measured to be faster; otherwise coded
         dense_codec: how the mean of the gradients travels in rounds that are exact by default: int8 and int4 are
             lossy, and add what they leave out to the next such round
-        quant_block: int8 and int4: elements that share a scale
+        quant_block: int8, int4 and int2: elements that share a scale
         variance_freeze_step: last step on which the variance may change, the end of learning-rate warm-up; None: 15
             % of total_steps
         variance_kappa: variance steps before the gap between them doubles
