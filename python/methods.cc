@@ -14,7 +14,7 @@ namespace {
 // The same fields as `laconic methods --json`.
 nb::dict dict_of(const Option& option) {
   nb::list words;
-  for (const Word& word : option.words) words.append(word.text);
+  for (const Word& word : option.offered()) words.append(word.text);
   nb::dict all;
   all["name"] = option.name;
   all["type"] = option.type;

@@ -18,7 +18,7 @@ struct MethodsOptions {
 
 json to_json(const Option& option) {
   json words = json::array();
-  for (const Word& word : option.words) words.push_back(word.text);
+  for (const Word& word : option.offered()) words.push_back(word.text);
   return {{"name", option.name},
           {"type", option.type},
           {"default", option.default_text()},

@@ -16,8 +16,9 @@ constexpr Word kCodecs[] = {word("fp32", GradientCodec::kFp32),  word("bf16", Gr
 // Of these the first ones are for gradients.
 constexpr auto kDenseCodecs = std::span(kCodecs).first<4>();
 constexpr Word kFeedbacks[] = {word("full", Feedback::kFull), word("ema", Feedback::kEma),
-                               word("decay", Feedback::kDecay), word("none", Feedback::kNone),
+                               word("none", Feedback::kNone), word("decay", Feedback::kDecay),
                                word(kDefaultText, kDefaultFeedback)};
+constexpr auto kGradientFeedbacks = std::span(kFeedbacks).first<3>();
 constexpr auto whole_words_from_one = [](std::size_t v) { return v >= 64 && v % 64 == 0; };
 
 std::string name_of(GradientCodec codec, const C& config) {
@@ -36,11 +37,13 @@ std::vector<Option> gradient_options() {
   return {
       codec_option("fp32, bf16, int8 or int4",
                    "how the mean of the gradients travels: int8 and int4 are lossy")
-          .otherwise("fp32"),
+          .otherwise("fp32")
+          .taking(kDenseCodecs),
       feedback_option("full, ema or none",
                       "what a lossy codec leaves out: added to the next exchange, averaged over "
                       "exchanges (LoCo), or dropped")
-          .otherwise("full"),
+          .otherwise("full")
+          .taking(kGradientFeedbacks),
       feedback_reset_option(), quant_block_option()};
 }
 

@@ -39,6 +39,7 @@ struct Option {
   std::span<const Word> words = {};
   double fallback = 0;               // own_number() only
   std::string_view by_default = "";  // what "default" stands for in this method
+  std::span<const Word> taken = {};  // of `words`, those that this method takes; empty: all
 
   void (*read)(const Option&, OptimizerConfig&, std::string_view text) = nullptr;
   std::string (*print)(const Option&, const OptimizerConfig&) = nullptr;
@@ -46,6 +47,12 @@ struct Option {
 
   std::string default_text() const {
     return by_default.empty() ? print(*this, OptimizerConfig{}) : std::string(by_default);
+  }
+  std::span<const Word> offered() const { return taken.empty() ? words : taken; }
+  constexpr Option taking(std::span<const Word> some) const {
+    Option same = *this;
+    same.taken = some;
+    return same;
   }
   constexpr Option otherwise(std::string_view value) const {
     Option same = *this;
