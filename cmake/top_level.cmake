@@ -16,4 +16,7 @@ if(LACONIC_SANITIZE)
   add_compile_options(
     -fsanitize=${LACONIC_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${LACONIC_SANITIZE})
+  if(LACONIC_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-fno-tree-sra)  # g++ 12 fails in this pass (an internal error) on kernels of whole vectors
+  endif()
 endif()
