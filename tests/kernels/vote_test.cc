@@ -156,7 +156,7 @@ TEST_P(VoteKernels, CountsOfNodesAddUpToThoseOfRanks) {
       count_signs(bits.data() + 2 * n, active.data() + 2 * n, 2, words, node[n].data(),
                   number.data());
       voters[n].resize(2 * words);
-      std::memcpy(voters[n].data(), number.data(), 2 * words);
+      if (words > 0) std::memcpy(voters[n].data(), number.data(), 2 * words);
       counts_of[n] = node[n].data();
       voters_of[n] = voters[n].data();
     }
