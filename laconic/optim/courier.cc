@@ -50,7 +50,6 @@ void Courier::serve(int buckets, std::function<void(int)> work) {
 void Courier::post(int bucket) {
   {
     std::lock_guard lock(mutex_);
-    if (error_) std::rethrow_exception(error_);
     errands_[static_cast<std::size_t>(bucket)].under_way = true;
     queue_[(first_ + queued_++) % queue_.size()] = bucket;
     if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });

@@ -37,7 +37,8 @@ class Courier {
 
   // REQUIRES: the bucket is not under way.
   void post(int bucket);
-  // Returns when the bucket is not under way. Like post(), throws what the work threw.
+  // Returns when the bucket is not under way. Throws what the work threw, of whichever bucket: so an
+  // error shows in the step that needs the exchange, however early it came.
   void wait(int bucket);
   // The same of all buckets; what they sent does not count yet.
   void wait_for_all();
