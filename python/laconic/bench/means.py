@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from .. import _core, transport
-from ..comm_hook import OneBitState, one_bit_hook
+from ..comm_hook import CodecState, OneBitState, codec_hook, one_bit_hook
 from ..errors import InvalidArgument
 from .chain import ChainedMean
 from .timing import Case, measure, row
@@ -103,6 +103,7 @@ def _ddp_cases(elements: int) -> list[Case]:
         # In one bucket: with several its collectives wait for each other over Gloo, for ever.
         _ddp(elements, "PowerSGD hook", power, bucket_cap_mb=elements),
         _ddp(elements, "laconic.one_bit_hook", lambda model: model.register_comm_hook(OneBitState(), one_bit_hook)),
+        _ddp(elements, "laconic.codec_hook int4", lambda model: model.register_comm_hook(CodecState(codec="int4"), codec_hook)),
     ]
 
 
@@ -137,6 +138,8 @@ def rows(
     makers = [
         ("laconic one-bit", lambda name: [_ours("sign", name, values, over)]),
         ("laconic random-sign", lambda name: [_ours("random-sign", name, values, over, form="single-round")]),
+        ("laconic int4", lambda name: [_ours("int4", name, values, over)]),
+        ("laconic int8", lambda name: [_ours("int8", name, values, over)]),
         ("laconic dense fp32", lambda name: [_ours("fp32", name, values, over)]),
         ("laconic dense bf16", lambda name: [_ours("bf16", name, values, over)]),
         ("torch all_reduce", lambda _: [_all_reduce(values, t) for t in (torch.float32, torch.bfloat16, torch.float16)]),
