@@ -31,11 +31,11 @@ std::vector<Option> one_bit_options() {
       "least second moment of an element, as a share of its scale block's mean; 0: none"));
   all.push_back(option<&C::scale_norm>("scale_norm", "l2 or l1", word_only,
                                        "norm of a scale block that its scale keeps", kNorms));
-  all.push_back(option<&C::exchange>("exchange", "two-round, single-round, count or auto",
-                                     word_only,
+  all.push_back(option<&C::exchange>("exchange", "two-round or auto", word_only,
                                      "auto: exact instead of coded where that is measured to be "
                                      "faster; otherwise coded",
                                      kForms)
+                    .taking(kTwoRoundOrAuto)
                     .changeable());
   for (const Option& one : dense_round_options()) all.push_back(one);
   return all;

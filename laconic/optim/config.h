@@ -10,8 +10,9 @@
 
 namespace laconic::inline optim {
 
-// How a coded mean is exchanged. kAuto: in two rounds, or exactly where that is measured to be
-// faster. Forms of one round and of counts are random signs' only.
+// How a coded mean is exchanged. kAuto: in two rounds, with whichever codec of the method is
+// measured to be fastest, an exact one included. Forms of one round and of counts are random signs'
+// only.
 enum class ExchangeForm : std::uint8_t { kTwoRound, kSingleRound, kCount, kAuto };
 enum class Skip : std::uint8_t { kBlock, kStep };  // what a gradient that is not finite stops
 
@@ -58,7 +59,7 @@ struct OptimizerConfig {
   ExchangeForm exchange = ExchangeForm::kTwoRound;
   RandomForm form = RandomForm::kTwoRound;  // of votes: the majority, or kCount
   std::int64_t momentum_sync_every = 0;     // 0: never
-  bool strict = false;                      // kAuto decides once, before the first coded step
+  bool strict = false;                      // kAuto decides once, and leaves the codec alone
   bool guard = false;                       // Optimizer::exchange_exactly may be called
 
   GradientCodec codec = kDefaultCodec;

@@ -139,7 +139,9 @@ constexpr Option kShared[] = {
         kSkips),
     option<&C::seed>("seed", "a whole number from 0 to 4294967295", any_value,
                      "key of the random numbers"),
-    boolean<&C::strict>("strict", "exchange = auto decides once, before the first coded step"),
+    boolean<&C::strict>("strict",
+                        "exchange = auto decides once, before the first coded step, and between "
+                        "the configured codec and exact means only"),
     boolean<&C::guard>("guard", "let exact means replace coded ones for some steps"),
     option<&C::shadow_every>("shadow_every", kFromZero, from_zero,
                              "compare coded with exact means every so many steps; 0: never")

@@ -90,6 +90,8 @@ inline constexpr Word kUnsetOrAuto[] = {word("unset", kUnset), word("auto", kAut
 inline constexpr Word kForms[] = {
     word("two-round", ExchangeForm::kTwoRound), word("single-round", ExchangeForm::kSingleRound),
     word("count", ExchangeForm::kCount), word("auto", ExchangeForm::kAuto)};
+// Of these, what methods without random signs have. The others are two-round there.
+inline constexpr Word kTwoRoundOrAuto[] = {kForms[0], kForms[3]};
 
 inline constexpr std::string_view kBelowOne = "a number in [0, 1)";
 inline constexpr std::string_view kFiniteFromZero = "a finite number >= 0";

@@ -56,11 +56,11 @@ std::vector<Option> vote_options() {
                     "replace the momenta by their mean, in eight bits, every so many steps (Lion "
                     "Cub); 0: never")
                     .in("steps"));
-  all.push_back(option<&C::exchange>("exchange", "two-round, single-round, count or auto",
-                                     word_only,
+  all.push_back(option<&C::exchange>("exchange", "two-round or auto", word_only,
                                      "auto: the exact mean of the signs instead of the vote where "
                                      "that is measured to be faster; otherwise the vote",
                                      kForms)
+                    .taking(kTwoRoundOrAuto)
                     .changeable());
   return all;
 }
