@@ -81,6 +81,8 @@ struct Method {
   std::string (*down_with)(const OptimizerConfig&) = nullptr;
   // The codec of its dense rounds under a config; null: they are exact.
   std::string (*dense_with)(const OptimizerConfig&) = nullptr;
+  // The codec of the averages of momenta that Rounds::momentum counts, without feedback.
+  std::string momentum_codec = {};
   // Its update can be another method's inner one: make_rule for a bucket that is alone.
   bool inner = false;
   std::vector<Preset> presets = {};  // registered after it
