@@ -250,7 +250,6 @@ void assign(RunConfig& config, const Assignment& assignment) {
       fail(Code::kInvalidArgument,
            "{} follows from the run: set run.optimizer, run.steps, run.seed or run.threads", name);
     set(config.optimizer, field, value);
-    config.given.emplace_back(field, value);
     return;
   }
   const auto found = std::ranges::find(keys(), name, &Key::name);
@@ -345,8 +344,6 @@ void set_arm(RunConfig& run) {
     config.bf16 = true;
   }
   set(config, "algorithm", algorithm);
-  // The method may keep an option of a common name apart.
-  for (const auto& [field, value] : run.given) set(config, field, value);
   while (!arm.empty()) {
     const std::string_view option = next();
     const std::size_t equals = option.find('=');

@@ -18,7 +18,8 @@ constexpr Word kNorms[] = {word("l2", kernels::Norm::kL2), word("l1", kernels::N
 std::vector<Option> adam_options() {
   return {
       option<&C::beta1>("beta1", kBelowOne, below_one, "decay of the first moment"),
-      option<&C::beta2>("beta2", kBelowOne, below_one, "decay of the second moment"),
+      option<&C::beta2>("beta2", kBelowOne, below_one, "decay of the second moment", kByMethod)
+          .otherwise("0.999"),
       option<&C::epsilon>("epsilon", "a number > 0 that a float can hold", positive_float,
                           "added to the root of the second moment"),
       boolean<&C::bias_correction>("bias_correction", "correct both moments for their start at 0")};

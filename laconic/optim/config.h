@@ -45,7 +45,7 @@ struct OptimizerConfig {
   std::int64_t total_steps = kUnset;
 
   double momentum = 0.9;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double beta1 = 0.9, beta2 = kDefault, epsilon = 1e-8;
   bool bias_correction = true;
   double variance_floor = 0.01;  // 0: off
   double min_trust = 0.01, max_trust = 10;
@@ -55,7 +55,6 @@ struct OptimizerConfig {
   std::int64_t double_every = kUnset, max_interval = 16;  // double_every: or kAuto
 
   double beta = 0.9;
-  double sign_beta2 = 0.99;  // `beta2` of methods that step by signs of a momentum
   ExchangeForm exchange = ExchangeForm::kTwoRound;
   RandomForm form = RandomForm::kTwoRound;  // of votes: the majority, or kCount
   std::int64_t momentum_sync_every = 0;     // 0: never
@@ -102,9 +101,8 @@ struct OptimizerConfig {
 OptimizerConfig validated(OptimizerConfig config);
 
 // Sets one field from text, e.g. ("variance_kappa", "16"), ("freeze_step", "auto"), ("exchange",
-// "single-round"). Set "algorithm" first: methods may keep options of one name apart (beta2), and
-// may have aliases of their options, such as DeepSpeed's names. "unset"
-// stands for kUnset, never 0: a freeze step of 0 is refused. An unknown name or a value that does
+// "single-round"), in any order. Methods may have aliases of their options, such as DeepSpeed's
+// names. "unset" stands for kUnset, never 0: a freeze step of 0 is refused. An unknown name or a value that does
 // not parse is Error(kInvalidArgument), with the nearest real name, and changes nothing.
 void set(OptimizerConfig& config, std::string_view field, std::string_view value);
 

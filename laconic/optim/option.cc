@@ -26,12 +26,6 @@ constexpr bool kIsNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
 
 }  // namespace
 
-bool has_word(const Option& option, std::int64_t value) {
-  for (const Word& word : option.words)
-    if (word.value == value) return true;
-  return false;
-}
-
 template <typename T>
 T parse(const Option& option, std::string_view text) {
   if constexpr (std::is_same_v<T, std::string>)
@@ -44,8 +38,7 @@ T parse(const Option& option, std::string_view text) {
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
     // A special value is given by its word only: a freeze step of 0 is not "unset".
-    const bool hidden = !option.words.empty() && has_word(option, static_cast<std::int64_t>(value));
-    if (error == std::errc{} && stop == end && !hidden) return value;
+    if (error == std::errc{} && stop == end && !has_word(option, value)) return value;
   }
   refuse(option, text);
 }
@@ -56,7 +49,7 @@ std::string print(const Option& option, T value) {
     return value;
   } else {
     for (const Word& word : option.words)
-      if (word.value == static_cast<std::int64_t>(value)) return std::string(word.text);
+      if (static_cast<T>(word.value) == value) return std::string(word.text);
     if constexpr (kIsNumber<T>) return fmt::format("{}", value);
     return fmt::format("{}", static_cast<int>(value));
   }
