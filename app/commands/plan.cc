@@ -120,7 +120,7 @@ void set_schedules(const PlanOptions& options, plan::Plan& plan) {
                                      options.momentum_sync_every));
   if (!options.recipe.empty()) {
     const laconic::plan::Recipe& recipe = laconic::plan::recipe(options.recipe);
-    for (const std::string& name : plan::planned_optimizers()) 
+    for (const std::string& name : plan::planned_optimizers())
       rounds[name] = recipe.rounds(name, given);
     plan.notes.push_back(fmt::format("steps of the recipe {}", recipe.name));
     return;

@@ -76,10 +76,10 @@ void measure_coders(Arrays& a, laconic::plan::Speeds& s) {
   float *g = a.g.data(), *m = a.m.data(), *x = a.x.data(), *e = a.e.data();
   s.copy = seconds_per_element([&] { k::move({.reads = {g}, .writes = {x}}, kElements); });
   s.add_values = per_tile([&](std::size_t at) {
-                  const float* from[] = {g + at, m + at, e + at, a.v.data() + at};
-                  k::sum(from, 4, kTile, 0.25F, x + at);
-                }) /
-                4;
+                   const float* from[] = {g + at, m + at, e + at, a.v.data() + at};
+                   k::sum(from, 4, kTile, 0.25F, x + at);
+                 }) /
+                 4;
   auto* wide = reinterpret_cast<std::uint16_t*>(x);
   s.narrow = per_tile([&](std::size_t at) { k::to_bf16(g + at, kTile, wide + at); });
   s.widen = per_tile([&](std::size_t at) {

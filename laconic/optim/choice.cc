@@ -174,10 +174,10 @@ void Choice::use(const std::vector<std::size_t>& chosen) {
       const auto count = std::ranges::count(chosen_, path);
       if (paths_[path].exact() != exact || count == 0) continue;
       if (!described_.empty()) described_ += ", ";
-      described_ += count == std::ssize(chosen_)
-                        ? paths_[path].name
-                        : fmt::format("{} in {} of {} buckets", paths_[path].name, count,
-                                      chosen_.size());
+      described_ +=
+          count == std::ssize(chosen_)
+              ? paths_[path].name
+              : fmt::format("{} in {} of {} buckets", paths_[path].name, count, chosen_.size());
     }
 }
 

@@ -402,7 +402,7 @@ class FlatOptimizer final : public Optimizer {
   Transport& transport_;
   Traffic traffic_;
   std::unique_ptr<Transport> metered_;
-  Nodes nodes_, flat_;  // flat_.world is null unless buckets may choose it
+  Nodes nodes_, flat_;                // flat_.world is null unless buckets may choose it
   std::vector<Path> possible_paths_;  // of coded means; empty: they cannot change
   std::unique_ptr<Device> device_;
   std::unique_ptr<Courier> courier_;  // null: exchanges end with their step

@@ -114,11 +114,16 @@ Speeds::Speeds() {
 }
 
 std::vector<std::pair<std::string, double*>> Speeds::fields() {
-  std::vector<std::pair<std::string, double*>> all = {
-      {"copy", &copy},     {"add_values", &add_values}, {"narrow", &narrow},
-      {"widen", &widen},   {"encode", &encode},       {"add_signs", &add_signs},
-      {"decode", &decode}, {"draw", &draw},           {"count_signs", &count_signs},
-      {"redraw", &redraw}};
+  std::vector<std::pair<std::string, double*>> all = {{"copy", &copy},
+                                                      {"add_values", &add_values},
+                                                      {"narrow", &narrow},
+                                                      {"widen", &widen},
+                                                      {"encode", &encode},
+                                                      {"add_signs", &add_signs},
+                                                      {"decode", &decode},
+                                                      {"draw", &draw},
+                                                      {"count_signs", &count_signs},
+                                                      {"redraw", &redraw}};
   for (auto& [name, cost] : methods) {
     const std::string field = spelled(name);
     auto& exchange = method_named(name).exact ? cost.exact : cost.coded;

@@ -18,10 +18,8 @@ struct Switching {
              {.name = "fp32", .codec = "fp32"},
              {.name = "bf16", .codec = "bf16"}};
     if (per_node > 1)
-      paths.push_back({.name = "int4 flat",
-                       .codec = "int4",
-                       .flat = true,
-                       .prefix = path_prefix("", true)});
+      paths.push_back(
+          {.name = "int4 flat", .codec = "int4", .flat = true, .prefix = path_prefix("", true)});
     std::vector<std::unique_ptr<Mean>> means;
     for (const Path& path : paths)
       means.push_back(make_mean({.codec = path.codec, .elements = kElements, .quant_block = 64},
@@ -58,7 +56,8 @@ TEST_P(SwitchingOver, LosesNothingBetweenCodecs) {
       auto values = values_of(world.rank(), static_cast<int>(i), kElements);
       for (int rank = 0; rank < world.size(); ++rank) {
         const auto one = values_of(rank, static_cast<int>(i), kElements);
-        for (std::size_t k = 0; k < kElements; ++k) wanted[k] += static_cast<double>(one[k]) / world.size();
+        for (std::size_t k = 0; k < kElements; ++k)
+          wanted[k] += static_cast<double>(one[k]) / world.size();
       }
       const bool exactly = all.paths[order[i]].exact() || (owing != kNone && owing != order[i]);
       all.mean->use(order[i]);
@@ -85,9 +84,9 @@ TEST(Switching, NamesTheResidualsOfItsPaths) {
       EXPECT_EQ(role_of(state.name), Role::kResidual) << state.name;
       names.push_back(state.name);
     }
-    EXPECT_EQ(names, (std::vector<std::string>{
-                         "worker_residual", "server_residual", "int8_worker_residual",
-                         "int8_server_residual", "flat_worker_residual", "flat_server_residual"}));
+    EXPECT_EQ(names, (std::vector<std::string>{"worker_residual", "server_residual",
+                                               "int8_worker_residual", "int8_server_residual",
+                                               "flat_worker_residual", "flat_server_residual"}));
     EXPECT_EQ(role_of("flat_int4_worker_residual"), Role::kResidual);
     EXPECT_EQ(role_of("dense_worker_residual"), Role::kOther);
   });

@@ -29,7 +29,7 @@ class Moody final : public Wrapper {
   Moody(Inner&& inner, Mood& mood) : Wrapper(std::forward<Inner>(inner)), mood_(mood) {}
   void post(const Exchange& exchange, std::span<const std::byte> in) override {
     const bool slow = in.size() < mood_.limit ? in.size() > kVote && mood_.short_is_slow.load()
-                                         : mood_.long_is_slow.load();
+                                              : mood_.long_is_slow.load();
     if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(25));
     inner().post(exchange, in);
   }
@@ -260,10 +260,10 @@ TEST(ChoosingCodecs, UncompressedGroupsStayExact) {
   mood.long_is_slow = true;
   run_ranks(2, [&](Transport& world) {
     Moody network(world, mood);
-    Training training(choosing("adamw"), network,
-                      {{.name = "body", .elements = kMany},
-                       {.name = "bias", .elements = 64, .compress = false}},
-                      kMany + 64);
+    Training training(
+        choosing("adamw"), network,
+        {{.name = "body", .elements = kMany}, {.name = "bias", .elements = 64, .compress = false}},
+        kMany + 64);
     EXPECT_TRUE(settles_on(training, {"int4"}, "coded"));
     for (const State& state : training.optimizer->state())
       EXPECT_FALSE(state.role == Role::kResidual && state.name.starts_with("bucket1/"))
