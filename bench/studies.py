@@ -21,6 +21,7 @@ CODED = ("adamw,adamw:codec=int8,adamw:codec=int4,adamw:codec=int4:feedback=ema,
 FIELDS = ("optimizer", "lr", "final_loss_mean", "final_loss_spread", "final_metric_mean", "final_metric_spread", "bits_per_parameter_per_step",
           "rounds", "bytes_sent_per_rank", "step_seconds", "exposed_seconds", "steps_to_baseline", "seconds_to_baseline")
 FASHION_MNIST = "--task fashion-mnist --model resnet20 --set model.width=8 --ranks 4 --batch 16"
+PATIENT = "--set run.timeout=3600"  # long studies may be stopped for a while
 MASKED = "--model bert-mini --set model.depth=2 --set model.width=64 --ranks 2 --batch 32 --set data.tokenizer=bpe --set data.context=32 --set data.held_out=6735"
 
 
@@ -71,11 +72,11 @@ def text(commands):
 
 
 def coded_fashion_mnist(commands):
-    return compare(commands, "fashion_mnist_coded", f"{FASHION_MNIST} --steps 800 --seeds 3 --set run.validate_every=100", CODED)
+    return compare(commands, "fashion_mnist_coded", f"{FASHION_MNIST} {PATIENT} --steps 800 --seeds 3 --set run.validate_every=100", CODED)
 
 
 def coded_text(commands):
-    return compare(commands, "text_coded", f"{text_options()} --steps 500 --seeds 3 --set run.validate_every=50 --set run.validation_examples=200", CODED)
+    return compare(commands, "text_coded", f"{text_options()} {PATIENT} --steps 500 --seeds 3 --set run.validate_every=50 --set run.validation_examples=200", CODED)
 
 
 def seconds_by_kind(folder):

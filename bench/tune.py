@@ -3,15 +3,18 @@
 
     tune.py [STUDY...] [--arms A,B]      fashion_mnist, text, mlm; run from the project's root after ./run build
 
-Each value is tried once, for the number of steps given here; the lowest validation loss wins.
+Each value is tried once, for the number of steps given here; the lowest validation loss wins. A rate that diverges is not the best;
+any other failure ends the program, which keeps what is finished under .run/studies/tune.
 """
 import argparse
 import json
+import subprocess
 
-from studies import ARMS, FASHION_MNIST, LACONIC, MASKED, RUNS, masked_corpus, run, text_options
+from studies import ARMS, FASHION_MNIST, LACONIC, MASKED, PATIENT, RUNS, masked_corpus, run, text_options
 
 ADAM = {"fashion_mnist": (3e-3, 1e-2, 3e-2), "text": (1e-3, 3e-3, 1e-2), "mlm": (1e-3, 3e-3, 1e-2)}
 SGDM = (0.01, 0.03, 0.1)
+DIVERGED = 4  # the exit code of `laconic train`
 # Of other methods, as multiples of AdamW's: a sign has the size of its learning rate; LAMB's is a share of a tensor's norm.
 SCALES = {"lion": 0.1, "distributed-lion": 0.1, "lamb": 3, "one-bit-lamb": 3}
 STUDIES = {
@@ -37,9 +40,11 @@ def main():
                 out = RUNS / "tune" / study / f"{optimizer}-{rate:g}"
                 if not (out / "summary.json").exists():
                     try:
-                        run([], f"{LACONIC} train {STUDIES[study]()} --optimizer {optimizer} --lr {rate} --out {out} --overwrite --set run.validate_every=100000")
-                    except Exception as error:  # a rate that diverges is just not the best
-                        print(f"  {error}")
+                        run([], f"{LACONIC} train {STUDIES[study]()} --optimizer {optimizer} --lr {rate} {PATIENT} --out {out} --overwrite --set run.validate_every=100000")
+                    except subprocess.CalledProcessError as error:
+                        if error.returncode != DIVERGED:
+                            raise  # started again, it goes on with the value that failed
+                        print(f"  {rate:g} diverges", flush=True)
                         continue
                 losses[rate] = json.loads((out / "summary.json").read_text())["final_loss"]
             best = min(losses, key=losses.get)

@@ -64,9 +64,20 @@ plan::MethodStep method_of(const std::string& optimizer, const std::string& exch
           .dense_codec = dense_codec};
 }
 
-Rounds rounds_of(const std::string& algorithm, std::int64_t steps, const std::string& recipe) {
-  return recipe.empty() ? plan::default_rounds(algorithm, steps)
-                        : plan::recipe(recipe).rounds(algorithm);
+// How long a run is, and how often momenta are averaged in it.
+struct Length {
+  std::int64_t steps = 0, momentum_sync_every = 0;
+  std::string recipe = {};
+};
+
+Rounds rounds_of(const std::string& algorithm, const Length& length) {
+  const OptimizerConfig given{.momentum_sync_every = length.momentum_sync_every};
+  if (given.momentum_sync_every != 0 &&
+      method_named(algorithm).find("momentum_sync_every") == nullptr)
+    fail(Code::kInvalidArgument, "momentum_sync_every = {}: {} has no such option; leave it out",
+         given.momentum_sync_every, algorithm);
+  return length.recipe.empty() ? plan::default_rounds(algorithm, length.steps, given)
+                               : plan::recipe(length.recipe).rounds(algorithm, given);
 }
 
 nb::dict dict_of(const plan::Forecast& forecast) {
@@ -166,13 +177,18 @@ void bind_plan(nb::module_& module) {
               const std::string& form, bool bf16, const std::string& dense_codec) {
              new (self) plan::MethodStep(method_of(optimizer, exchange, form, bf16, dense_codec));
            });
-  module.def("plan_predict", [](const Scene& scene, const plan::MethodStep& method,
-                                std::int64_t steps, const std::string& of_recipe) {
-    return predict(scene, method, rounds_of(method.algorithm, steps, of_recipe));
-  });
+  nb::class_<Length>(module, "Length")
+      .def("__init__", [](Length* self, std::int64_t steps, std::int64_t momentum_sync_every,
+                          const std::string& of_recipe) {
+        new (self) Length{steps, momentum_sync_every, of_recipe};
+      });
+  module.def("plan_predict",
+             [](const Scene& scene, const plan::MethodStep& method, const Length& length) {
+               return predict(scene, method, rounds_of(method.algorithm, length));
+             });
   module.def("plan_break_even", [](const Scene& scene, const plan::MethodStep& method,
-                                   std::int64_t steps, const std::string& of_recipe, bool bf16) {
-    return break_even(scene, method, rounds_of(method.algorithm, steps, of_recipe), bf16);
+                                   const Length& length, bool bf16) {
+    return break_even(scene, method, rounds_of(method.algorithm, length), bf16);
   });
   module.def("plan_recipe", &recipe);
 }

@@ -25,7 +25,7 @@ training::RunConfig config_of(const std::filesystem::path& file) {
   const auto text = metadata.find("config");
   if (text == metadata.end())
     fail(Code::kInvalidArgument,
-         "{} was not written by laconic train: it does not say what it is of", file.string());
+         "{} was not written by laconic train: it does not name the model it is of", file.string());
   training::RunConfig config;
   for (const auto& one :
        nlohmann::json::parse(text->second).get<std::map<std::string, std::string>>())

@@ -22,7 +22,7 @@ constexpr const char* kExample =
 
 struct PlanOptions {
   std::string recipe, model, parameters, inter, intra, sweep, html, dense_codec;
-  std::int64_t steps = 100'000;
+  std::int64_t steps = 100'000, momentum_sync_every = 0;
   int nodes = 0, per_node = 1, threads = 1;
   double step_ms = -1, backward = 2.0 / 3, memory_gb = 0, batch = 0;
   std::size_t bucket_elements = OptimizerConfig{}.bucket_elements;
@@ -114,14 +114,19 @@ laconic::plan::Work work_of(const PlanOptions& options) {
 // The shares of exact, coded and local steps: a recipe's, or the defaults for so many steps.
 void set_schedules(const PlanOptions& options, plan::Plan& plan) {
   auto& rounds = plan.scenario.rounds;
+  const OptimizerConfig given{.momentum_sync_every = options.momentum_sync_every};
+  if (options.momentum_sync_every > 0)
+    plan.notes.push_back(fmt::format("methods with momentum_sync_every: every {} steps",
+                                     options.momentum_sync_every));
   if (!options.recipe.empty()) {
     const laconic::plan::Recipe& recipe = laconic::plan::recipe(options.recipe);
-    for (const std::string& name : plan::planned_optimizers()) rounds[name] = recipe.rounds(name);
+    for (const std::string& name : plan::planned_optimizers())
+      rounds[name] = recipe.rounds(name, given);
     plan.notes.push_back(fmt::format("steps of the recipe {}", recipe.name));
     return;
   }
   for (const std::string& name : plan::planned_optimizers())
-    rounds[name] = laconic::plan::default_rounds(name, options.steps);
+    rounds[name] = laconic::plan::default_rounds(name, options.steps, given);
   plan.notes.push_back(
       fmt::format("a run of {} steps with the default schedules of each optimizer", options.steps));
 }
@@ -239,6 +244,10 @@ void add_coding_options(CLI::App& command, PlanOptions& options) {
                   "Dense steps of methods with this option: fp32, bf16, int8 or int4")
       ->check(CLI::IsMember({"fp32", "bf16", "int8", "int4"}))
       ->excludes(bf16);
+  command
+      .add_option("--momentum-sync-every", options.momentum_sync_every,
+                  "Steps from one average of momenta to the next, of methods with this option")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
 }
 
 }  // namespace

@@ -58,11 +58,13 @@ void add_run_options(CLI::App& command, RunOptions& options) {
       "Nodes: exact inside, coded between (default flat)")
       ->type_name("N");
   add("--exchange", "optimizer.exchange",
-      "auto: each bucket dense, coded or flat, whichever is measured to be faster; random signs "
-      "also two-round, single-round or count")
+      "auto: each bucket dense, coded or flat, whichever is measured to be faster, and with the "
+      "codec that is (adamw, sgdm, lion, lamb); random signs also two-round, single-round or "
+      "count")
       ->type_name("FORM");
   add_flag("--strict", "optimizer.strict",
-           "--exchange auto decides once, before the first coded step, and changes nothing later");
+           "--exchange auto decides once, before the first coded step, and keeps to the "
+           "configured codec");
   add_flag("--guard", "optimizer.guard",
            "A spike of the loss or of the residual is answered with some exact steps");
   group = "Files";

@@ -72,14 +72,14 @@ double redraw(const Arrays& a) {
 void measure_coders(Arrays& a, laconic::plan::Speeds& s) {
   static float tile[kTile];
   static std::uint16_t half[kTile];
-  constexpr int kVoices = 9;
+  constexpr int kMessages = 9;
   float *g = a.g.data(), *m = a.m.data(), *x = a.x.data(), *e = a.e.data();
   s.copy = seconds_per_element([&] { k::move({.reads = {g}, .writes = {x}}, kElements); });
-  s.add_voice = per_tile([&](std::size_t at) {
-                  const float* from[] = {g + at, m + at, e + at, a.v.data() + at};
-                  k::sum(from, 4, kTile, 0.25F, x + at);
-                }) /
-                4;
+  s.add_values = per_tile([&](std::size_t at) {
+                   const float* from[] = {g + at, m + at, e + at, a.v.data() + at};
+                   k::sum(from, 4, kTile, 0.25F, x + at);
+                 }) /
+                 4;
   auto* wide = reinterpret_cast<std::uint16_t*>(x);
   s.narrow = per_tile([&](std::size_t at) { k::to_bf16(g + at, kTile, wide + at); });
   s.widen = per_tile([&](std::size_t at) {
@@ -95,11 +95,11 @@ void measure_coders(Arrays& a, laconic::plan::Speeds& s) {
   s.decode = per_tile([&](std::size_t at) {
     k::decode({0.5F, a.bits.data() + at / 8}, kTile, tile);
   });
-  s.sign_voice = std::max(0.0, (serve(a, kVoices) - serve(a, 1)) / (kVoices - 1));
+  s.add_signs = std::max(0.0, (serve(a, kMessages) - serve(a, 1)) / (kMessages - 1));
   s.draw = per_tile([&](std::size_t at) {
     k::draw({.key = {1, 2}}, at, g + at, nullptr, kTile, a.bits.data() + at / 8);
   });
-  s.count_voice = std::max(0.0, (count(a, kVoices) - count(a, 1)) / (kVoices - 1));
+  s.count_signs = std::max(0.0, (count(a, kMessages) - count(a, 1)) / (kMessages - 1));
   s.redraw = redraw(a);
 }
 

@@ -20,7 +20,7 @@ class AppendedFile {
  public:
   explicit AppendedFile(std::filesystem::path path);
   void append(std::string_view bytes);
-  // Some systems tell of a full disk here only. Nothing can be appended afterwards.
+  // Some systems report a full disk here only. Nothing can be appended afterwards.
   void close();
   const std::filesystem::path& path() const noexcept { return path_; }
 

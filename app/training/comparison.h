@@ -7,7 +7,7 @@
 
 #include "app/report/metrics.h"
 
-// What several runs say together. docs/reference/metrics.md has the fields.
+// What several runs show together. docs/reference/metrics.md has the fields.
 namespace laconic::app::training {
 
 // A finished run: its summary and its metrics.

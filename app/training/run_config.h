@@ -23,7 +23,6 @@ struct RunConfig {
   // "adamw:codec=int4:feedback=ema". So a comparison can have one method several times.
   std::string arm = OptimizerConfig{}.algorithm;
   OptimizerConfig optimizer;  // total_steps, seed, algorithm and bf16 follow from the rest
-  std::vector<std::pair<std::string, std::string>> given;  // to it, in their order
 
   int ranks = 0;                      // 0: 2 threads, or mpirun's world
   std::int64_t steps = 0, batch = 0;  // 0: the model's; batch is a rank's

@@ -14,11 +14,11 @@
 #include "app/training/evaluation.h"
 #include "app/training/guard.h"
 #include "app/training/model_file.h"
+#include "app/training/module_state.h"
 #include "app/training/summary.h"
 #include "laconic/checkpoint/checkpoint.h"
 #include "laconic/core/error.h"
 #include "laconic/core/hash.h"
-#include "laconic/torch/data_parallel.h"
 
 namespace laconic::app::training {
 namespace {
@@ -27,46 +27,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int kDivergedAfter = 5;  // steps in a row without a finite loss
-
-// The module as it is evaluated and saved: weights of the last sync, statistics averaged over the
-// ranks. Afterwards this rank's own again, so that looking changes nothing. Collective.
-class Looking {
- public:
-  explicit Looking(torch::DataParallel& parallel) : parallel_(parallel), synced_(parallel) {
-    const ::torch::NoGradGuard no_grad;
-    for (const auto& buffer : parallel.module().buffers()) own_.push_back(buffer.clone());
-    parallel.average_buffers();
-  }
-  ~Looking() {
-    const ::torch::NoGradGuard no_grad;
-    auto buffers = parallel_.module().buffers();
-    for (std::size_t i = 0; i < own_.size(); ++i) buffers[i].copy_(own_[i]);
-  }
-  Looking(const Looking&) = delete;
-
- private:
-  torch::DataParallel& parallel_;
-  torch::DataParallel::Synced synced_;
-  std::vector<::torch::Tensor> own_;
-};
-
-std::vector<double> pack_buffers(const ::torch::nn::Module& module) {
-  std::vector<double> all;
-  for (const auto& buffer : module.buffers()) {
-    const auto flat = buffer.to(::torch::kFloat64).contiguous();
-    all.insert(all.end(), flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
-  }
-  return all;
-}
-
-void unpack_buffers(std::span<double> values, ::torch::nn::Module& module) {
-  const ::torch::NoGradGuard no_grad;
-  std::size_t at = 0;
-  for (auto& buffer : module.buffers()) {
-    buffer.copy_(::torch::from_blob(values.data() + at, buffer.sizes(), ::torch::kFloat64));
-    at += static_cast<std::size_t>(buffer.numel());
-  }
-}
 
 torch::DataParallelConfig parallel_config(const RunConfig& config) {
   torch::DataParallelConfig parallel{.optimizer = config.optimizer, .groups = {}, .grouping = {}};

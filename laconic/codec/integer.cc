@@ -1,10 +1,6 @@
-#include "laconic/kernels/integer.h"
-
-#include <cmath>
 #include <cstring>
-#include <limits>
 
-#include "laconic/codec/codec.h"
+#include "laconic/codec/largest_scale.h"
 #include "laconic/core/error.h"
 
 namespace laconic::inline codec {
@@ -12,53 +8,35 @@ namespace {
 
 using kernels::Integers;
 
-// Integers of b bits and one fp32 scale s per block: C(p) = code*s, s = M/L with M the block's
-// largest magnitude and L = 2^(b-1) - 1; code = p/s rounded to the nearest, ties to even. Every
-// field times s is finite, -L-1 too, which nobody sends: blocks of larger numbers are bad.
-class Integer final : public Codec {
+// Integers of b bits and one scale s per block: C(p) = code*s, code = p/s rounded to the nearest,
+// ties to even.
+class Integer final : public LargestScale<Integer> {
  public:
   Integer(std::string_view name, int bits, wire::Form form, const CodecOptions& options)
-      : name_(name), bits_(bits), form_(form), block_(options.quant_block) {}
+      : LargestScale(bits), name_(name), form_(form), block_(options.quant_block) {}
 
   std::string_view name() const noexcept override { return name_; }
   std::string describe() const override {
     return fmt::format("{} mean, scales of {} elements", name_, block_);
   }
-  bool exact() const noexcept override { return false; }
   std::optional<wire::Form> form() const noexcept override { return form_; }
   std::size_t block() const noexcept override { return block_; }
   std::size_t message_size(std::size_t capacity) const noexcept override {
-    return wire::integers_size(capacity, block_, bits_);
+    return wire::integers_size(capacity, block_, bits());
   }
 
-  void measure(const float* a, const float* e, const float* live, std::size_t count, float* p,
-               Block& block) const noexcept override {
-    kernels::measure_largest(a, e, live, count, p, block.lanes);
-  }
-
-  std::size_t workspace_size(std::size_t messages) const noexcept override {
-    return sizeof(Integers) * messages;
-  }
   void combine(std::span<const std::byte* const> messages, const Part& part, float factor,
                const float* e, const float* live, float* q, Block& block,
                std::byte* workspace) const noexcept override {
-    auto* from = reinterpret_cast<Integers*>(workspace);
-    for (std::size_t r = 0; r < messages.size(); ++r) from[r] = at(messages[r], part);
-    kernels::sum_integers(from, static_cast<int>(messages.size()), bits_, factor, e, live,
-                          part.count, q, block.lanes);
-  }
-
-  bool settle(std::size_t, Block& block) const noexcept override {
-    const float largest = kernels::largest_of(block.lanes);
-    block.scale = kernels::integer_scale(largest, bits_);
-    return std::isfinite(largest) && block.scale <= largest_scale();
+    kernels::sum_integers(read(messages, part, workspace), static_cast<int>(messages.size()),
+                          bits(), factor, e, live, part.count, q, block.lanes);
   }
 
   void encode(const float* p, const float* live, const Part& part, Block& block, float gain,
               float* e, std::byte* message) const noexcept override {
     const auto to = parts(message, part.capacity);
     wire::store_float(to.extras + 4 * (part.begin / block_), block.scale);
-    kernels::to_integers(p, live, part.count, bits_, block.scale, gain, e,
+    kernels::to_integers(p, live, part.count, bits(), block.scale, gain, e,
                          reinterpret_cast<std::uint8_t*>(to.bits + bytes(part.begin)));
   }
 
@@ -68,7 +46,7 @@ class Integer final : public Codec {
     const auto to = parts(message, part.capacity);
     float scales[kTile / wire::kWord];
     const std::size_t done = kernels::encode_integers(
-        a, e, live, part.count, block_, bits_, largest_scale(), gain, left, scales,
+        a, e, live, part.count, block_, bits(), largest_scale(), gain, left, scales,
         reinterpret_cast<std::uint8_t*>(to.bits + bytes(part.begin)));
     for (std::size_t b = 0; b < wire::blocks(done, block_); ++b)
       wire::store_float(to.extras + 4 * (part.begin / block_ + b), scales[b]);
@@ -87,7 +65,7 @@ class Integer final : public Codec {
   const float* decode(const std::byte* message, const Part& part,
                       float* out) const noexcept override {
     for_each_block(part, block_, [&](const Part& one) {
-      kernels::from_integers(at(message, one), bits_, one.count, out + (one.begin - part.begin));
+      kernels::from_integers(at(message, one), bits(), one.count, out + (one.begin - part.begin));
     });
     return out;
   }
@@ -98,25 +76,22 @@ class Integer final : public Codec {
                        largest_scale());
   }
 
- private:
-  template <typename Byte>
-  wire::Parts<Byte> parts(Byte* message, std::size_t capacity) const noexcept {
-    return wire::parts(std::span(message, message_size(capacity)), capacity, bits_);
-  }
-  std::size_t bytes(std::size_t elements) const noexcept {
-    return elements * static_cast<std::size_t>(bits_) / 8;
-  }
-  float largest_scale() const noexcept {
-    return std::numeric_limits<float>::max() / static_cast<float>(1 << (bits_ - 1));
-  }
   Integers at(const std::byte* message, const Part& part) const noexcept {
     const auto in = parts(message, part.capacity);
     return {wire::load_float(in.extras + 4 * (part.begin / block_)),
             reinterpret_cast<const std::uint8_t*>(in.bits + bytes(part.begin))};
   }
 
+ private:
+  template <typename Byte>
+  wire::Parts<Byte> parts(Byte* message, std::size_t capacity) const noexcept {
+    return wire::parts(std::span(message, message_size(capacity)), capacity, bits());
+  }
+  std::size_t bytes(std::size_t elements) const noexcept {
+    return elements * static_cast<std::size_t>(bits()) / 8;
+  }
+
   std::string_view name_;
-  int bits_;
   wire::Form form_;
   std::size_t block_;
 };

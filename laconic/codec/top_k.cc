@@ -1,11 +1,9 @@
 #include "laconic/kernels/top_k.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 
-#include "laconic/codec/codec.h"
+#include "laconic/codec/largest_scale.h"
 #include "laconic/core/error.h"
 
 namespace laconic::inline codec {
@@ -17,9 +15,10 @@ static_assert(kTopKBlock == kernels::kTopKBlock && kTopKBlock == Codec::kTile);
 
 // The k elements of largest magnitude of every 4096, as 4-bit integers with one scale per block;
 // all others decode to 0. Scales are those of `int4`.
-class TopK final : public Codec {
+class TopK final : public LargestScale<TopK> {
  public:
-  explicit TopK(const CodecOptions& options) : k_(options.top_k) {}
+  explicit TopK(const CodecOptions& options)
+      : LargestScale(kernels::kTopKBits), k_(options.top_k) {}
 
   std::string_view name() const noexcept override { return "top-k"; }
   // The mean of sparse blocks is dense: to keep k of it would lose much.
@@ -27,34 +26,18 @@ class TopK final : public Codec {
   std::string describe() const override {
     return fmt::format("top-k mean, {} of {} elements", k_, kTopKBlock);
   }
-  bool exact() const noexcept override { return false; }
   std::optional<wire::Form> form() const noexcept override { return wire::Form::kTopK; }
   std::size_t block() const noexcept override { return kTopKBlock; }
   std::size_t message_size(std::size_t capacity) const noexcept override {
     return wire::top_k_size(capacity, k_);
   }
 
-  void measure(const float* a, const float* e, const float* live, std::size_t count, float* p,
-               Block& block) const noexcept override {
-    kernels::measure_largest(a, e, live, count, p, block.lanes);
-  }
-
-  std::size_t workspace_size(std::size_t messages) const noexcept override {
-    return sizeof(Integers) * messages;
-  }
   void combine(std::span<const std::byte* const> messages, const Part& part, float factor,
                const float* e, const float* live, float* q, Block& block,
                std::byte* workspace) const noexcept override {
-    auto* from = reinterpret_cast<Integers*>(workspace);
-    for (std::size_t r = 0; r < messages.size(); ++r) from[r] = at(messages[r], part);
-    kernels::sum_top_k(from, static_cast<int>(messages.size()), slots(part), factor, e, live,
-                       part.begin % kTopKBlock, part.count, q, block.lanes);
-  }
-
-  bool settle(std::size_t, Block& block) const noexcept override {
-    const float largest = kernels::largest_of(block.lanes);
-    block.scale = kernels::integer_scale(largest, kernels::kTopKBits);
-    return std::isfinite(largest) && block.scale <= kLargestScale;
+    kernels::sum_top_k(read(messages, part, workspace), static_cast<int>(messages.size()),
+                       slots(part), factor, e, live, part.begin % kTopKBlock, part.count, q,
+                       block.lanes);
   }
 
   void encode(const float* p, const float* live, const Part& part, Block& block, float gain,
@@ -83,15 +66,17 @@ class TopK final : public Codec {
   void check(const std::byte* message, std::size_t capacity, std::size_t count,
              int from) const override {
     wire::check_scales(scale_at(message, {capacity, 0, 0}), wire::blocks(count, kTopKBlock), from,
-                       kLargestScale);
+                       largest_scale());
     for (std::size_t begin = 0; begin < count; begin += kTopKBlock)
       check_places(message, {capacity, begin, std::min(kTopKBlock, count - begin)}, from);
   }
 
- private:
-  // A field of -8, which nobody sends, is finite too.
-  static constexpr float kLargestScale = std::numeric_limits<float>::max() / 8;
+  Integers at(const std::byte* message, const Part& part) const noexcept {
+    return {wire::load_float(scale_at(message, part)),
+            reinterpret_cast<const std::uint8_t*>(places_at(message, part))};
+  }
 
+ private:
   // Of the part's block.
   std::size_t slots(const Part& part) const noexcept {
     return std::min(k_, part.capacity - part.begin / kTopKBlock * kTopKBlock);
@@ -105,10 +90,6 @@ class TopK final : public Codec {
     return message + wire::kHeaderSize +
            kernels::top_k_bytes(wire::top_k_slots(part.capacity, k_)) +
            4 * (part.begin / kTopKBlock);
-  }
-  Integers at(const std::byte* message, const Part& part) const noexcept {
-    return {wire::load_float(scale_at(message, part)),
-            reinterpret_cast<const std::uint8_t*>(places_at(message, part))};
   }
 
   // Indices ascend and lie in the block; after the first free place all are free and 0.

@@ -72,7 +72,6 @@ std::unique_ptr<Coder> make_vote_coder(const MeanConfig& config, const Place& pl
 // Names of residuals in checkpoints; role_of knows them.
 inline constexpr const char* kWorkerResidual = "worker_residual";
 inline constexpr const char* kServerResidual = "server_residual";
-inline constexpr const char* kFlatPrefix = "flat_";  // of the same on a flat path beside another
 
 // The keys of one exchange's random numbers.
 kernels::Draw draw_of(const MeanConfig& config, const Round& round, int rank);

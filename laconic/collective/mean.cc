@@ -15,6 +15,9 @@ namespace {
 constexpr std::string_view kCodecs[] = {"fp32", "bf16",  "int8",        "int4", "int2",
                                         "sign", "top-k", "random-sign", "vote"};
 
+// Names of residuals: flat_int4_worker_residual.
+constexpr std::string_view kFlatPrefix = "flat_", kCodecEnd = "_";
+
 const char* name(Feedback feedback) {
   static constexpr const char* kNames[] = {"full", "ema", "decay", "none"};
   return kNames[static_cast<std::size_t>(feedback)];
@@ -120,9 +123,17 @@ class Alone final : public Mean {
 
 }  // namespace
 
+std::string path_prefix(std::string_view codec, bool flat) {
+  return fmt::format("{}{}{}", flat ? kFlatPrefix : "", codec, codec.empty() ? "" : kCodecEnd);
+}
+
 Role role_of(std::string_view name) noexcept {
-  if (const std::string_view flat = kFlatPrefix; name.starts_with(flat))
-    name.remove_prefix(flat.size());
+  if (name.starts_with(kFlatPrefix)) name.remove_prefix(kFlatPrefix.size());
+  for (const std::string_view codec : kCodecs)
+    if (name.starts_with(codec) && name.substr(codec.size()).starts_with(kCodecEnd)) {
+      name.remove_prefix(codec.size() + kCodecEnd.size());
+      break;
+    }
   return name == kWorkerResidual || name == kServerResidual ? Role::kResidual : Role::kOther;
 }
 

@@ -35,6 +35,9 @@ struct State {
 // The role of a state that was saved under `name` (without its bucket), perhaps by a run on other
 // paths than this one's.
 Role role_of(std::string_view name) noexcept;
+// What precedes the names of state of a path beside the configured one: another codec (empty: the
+// same), another layout.
+std::string path_prefix(std::string_view codec, bool flat);
 
 enum class RandomForm : std::uint8_t { kTwoRound, kSingleRound, kCount };
 

@@ -6,26 +6,32 @@
 
 namespace laconic::inline collective {
 
-// How a lossy mean is exchanged: as configured; as configured, but flat; exactly.
-enum class Path : std::uint8_t { kCoded, kFlat, kDense };
-inline constexpr int kPaths = 3;
+// One path of an exchange: a codec, on the configured layout or flat.
+struct Path {
+  std::string name;  // in reports: "coded", "dense", "int4"
+  std::string codec;
+  bool flat = false;        // although the configured layout is a hierarchy
+  std::string prefix = {};  // of its state in checkpoints
+  bool exact() const { return is_exact(codec); }
+};
 
-// "coded", "flat", "dense".
-const char* name(Path path) noexcept;
-
-// A lossy mean that may take another path from one exchange to the next, the same on all ranks. The
-// first exact exchange after a coded path adds its residuals, so nothing is lost: a change from one
-// coded path to the other takes one exact exchange between them.
+// A mean that may take another path from one exchange to the next, the same on all ranks. The first
+// exact exchange after a lossy path adds its residuals, so nothing is lost: a change from one lossy
+// path to another takes one exact exchange between them.
 class SwitchingMean final : public Mean {
  public:
-  // `flat` is null where the configured layout is flat.
-  SwitchingMean(std::unique_ptr<Mean> coded, std::unique_ptr<Mean> flat,
-                std::unique_ptr<Mean> dense, const Nodes& nodes, std::size_t scale_block);
+  // `means[i]` takes paths[i]; the first path is the configured one. REQUIRES: an exact path and a
+  // lossy one.
+  SwitchingMean(std::span<const Path> paths, std::vector<std::unique_ptr<Mean>> means,
+                const Nodes& nodes, std::size_t scale_block);
 
-  // From the next exchange on. REQUIRES: equal on all ranks; kFlat only if there is a flat mean.
-  void use(Path path) noexcept { wanted_ = path; }
-  // Path of the last exchange.
-  Path taken() const noexcept { return taken_; }
+  // From the next exchange on: an index into the paths. REQUIRES: equal on all ranks.
+  void use(std::size_t path) noexcept { wanted_ = path; }
+  void use_exact() noexcept { wanted_ = exact_; }
+  // The last exchange was exact.
+  bool went_exactly() const noexcept { return branches_[taken_].exact; }
+  const std::string& exact_name() const noexcept { return branches_[exact_].path.name; }
+  const std::string& configured_name() const noexcept { return branches_.front().path.name; }
   // Duration of the last exchange.
   double seconds() const noexcept { return seconds_; }
   // State was replaced: residuals may hold something.
@@ -33,28 +39,32 @@ class SwitchingMean final : public Mean {
 
   void exchange(const Source& source, const Sink& sink, const Round& round) override;
   std::vector<State> state() override;
-  std::size_t elements() const noexcept override { return dense_->elements(); }
-  std::vector<std::size_t> blocks() const override { return coded_->blocks(); }
-  double residual_ratio() const noexcept override;
+  std::size_t elements() const noexcept override { return branches_.front().mean->elements(); }
+  // Of the first lossy path.
+  std::vector<std::size_t> blocks() const override { return branches_[lossy_].mean->blocks(); }
+  double residual_ratio() const noexcept override {
+    return branches_[taken_].mean->residual_ratio();
+  }
   std::string describe() const override;
   std::uint64_t bad_blocks() const noexcept override;
 
  private:
-  struct Coded {
+  struct Branch {
+    Path path;
     std::unique_ptr<Mean> mean;
-    float worker_gain = 1;  // a residual on a node's mean counts for each of its ranks
+    bool exact;
+    float worker_gain;  // a residual on a node's mean counts for each of its ranks
     std::vector<State> residuals;
     bool owes = false;  // they may hold something
   };
-  Coded& coded(Path path) noexcept { return path == Path::kFlat ? flat_ : coded_path_; }
+  bool others_owe(std::size_t path) const noexcept;
   void exact(const Source& source, const Sink& sink, const Round& round);
 
-  Coded coded_path_, flat_;
-  std::unique_ptr<Mean> dense_;
-  Mean* coded_;
+  std::vector<Branch> branches_;
+  std::size_t exact_ = 0, lossy_ = 0;  // the first of each
   float ranks_;
   std::size_t scale_block_;
-  Path wanted_ = Path::kCoded, taken_ = Path::kCoded;
+  std::size_t wanted_ = 0, taken_ = 0;
   double seconds_ = 0;
   std::vector<Addend> addends_;  // of an exact exchange
   Counter bad_{0};               // in exact exchanges

@@ -4,39 +4,13 @@
 #include <cstring>
 
 #include "laconic/kernels/dense.h"
-#include "laconic/kernels/random_sign.h"
-#include "laconic/kernels/vote.h"
 
 namespace laconic::inline device {
 namespace {
 
-constexpr std::size_t kWord = 64;
-constexpr std::size_t kTileWords = kTile / kWord;
-
-constexpr std::size_t words_of(std::size_t count) { return (count + kWord - 1) / kWord; }
-
 // The longest run of whole blocks that fits a tile; the block itself where it is longer.
 constexpr std::size_t item_of(std::size_t block) {
   return block > kTile ? block : kTile / block * block;
-}
-
-// Calls work(begin, count, thread) for the pieces of at most `piece` elements of [begin, begin +
-// count).
-template <typename Work>
-void for_each_piece(Pool& pool, std::size_t begin, std::size_t count, std::size_t piece,
-                    const Work& work) {
-  if (count == 0) return;
-  pool.run((count + piece - 1) / piece, [&](std::size_t i, int thread) {
-    const std::size_t at = i * piece;
-    work(begin + at, std::min(piece, count - at), thread);
-  });
-}
-
-// A tile has at most 64 words, so its activity is one integer.
-void store_activity(std::uint64_t active, std::size_t count, std::uint8_t* out) {
-  const std::size_t words = words_of(count);
-  if (words < kWord) active &= (std::uint64_t{1} << words) - 1;
-  std::memcpy(out, &active, (words + 7) / 8);
 }
 
 }  // namespace
@@ -81,10 +55,8 @@ std::unique_ptr<Device> make_host_device(int threads) {
 }
 
 void HostDevice::reserve(const Codec* codec, std::size_t messages) {
-  const std::size_t planes =
-      static_cast<std::size_t>(kernels::planes_of(static_cast<int>(messages)));
-  const std::size_t needed = codec ? codec->workspace_size(messages)
-                                   : 2 * messages * sizeof(void*) + kTileWords * (8 * planes + 2);
+  const std::size_t needed =
+      codec ? codec->workspace_size(messages) : signs_workspace_size(messages);
   const std::size_t size = (needed + 63) / 64 * 64;
   if (size <= workspace_size_) return;
   workspace_size_ = size;
@@ -308,154 +280,6 @@ void HostDevice::share(const ShareValues& job, std::uint64_t& bad) {
                    if (job.spent) std::memset(job.spent + begin, 0, 4 * count);
                  });
   bad += found.load();
-}
-
-void HostDevice::share(const ShareSigns& job) {
-  const Range& range = job.range;
-  for_each_piece(pool_, range.begin, range.count, kTile,
-                 [&](std::size_t begin, std::size_t count, int thread) {
-                   const std::size_t at = begin - range.begin;
-                   Tile tile{
-                       .begin = begin, .count = count, .values = scratch(thread), .random = true};
-                   fill(job.source, tile);
-                   kernels::ratio_to_bf16(tile.values, tile.bounds, count, job.out + at);
-                   store_activity(tile.active, count, job.active + at / kWord / 8);
-                 });
-}
-
-void HostDevice::draw(const DrawSigns& job) {
-  const Range& range = job.range;
-  for_each_piece(pool_, range.begin, range.count, kTile,
-                 [&](std::size_t begin, std::size_t count, int thread) {
-                   const std::size_t at = begin - range.begin;
-                   Tile tile{.begin = begin,
-                             .count = count,
-                             .values = scratch(thread),
-                             .random = true,
-                             .draw = &job.draw,
-                             .bits = job.bits + at / 8};
-                   if (job.wanted) {
-                     tile.wanted = 0;
-                     for (std::size_t w = 0; w < words_of(count); ++w)
-                       tile.wanted |= std::uint64_t{job.wanted[at / kWord + w] != 0} << w;
-                   }
-                   fill(job.source, tile);
-                   store_activity(tile.active, count, job.active + at / kWord / 8);
-                   if (tile.drawn) return;
-                   if (!job.wanted)
-                     return kernels::draw(job.draw, begin, tile.values, tile.bounds, count,
-                                          tile.bits);
-                   for (std::size_t w = 0; w < words_of(count); ++w)
-                     if ((tile.wanted >> w & 1) != 0)
-                       kernels::draw(job.draw, begin + w * kWord, tile.values + w * kWord,
-                                     tile.bounds ? tile.bounds + w * kWord : nullptr,
-                                     std::min(kWord, count - w * kWord), tile.bits + 8 * w);
-                 });
-}
-
-void HostDevice::vote(const CastVotes& job) {
-  const Range& range = job.range;
-  for_each_piece(pool_, range.begin, range.count, kTile,
-                 [&](std::size_t begin, std::size_t count, int thread) {
-                   const std::size_t at = begin - range.begin;
-                   Tile tile{.begin = begin,
-                             .count = count,
-                             .values = scratch(thread),
-                             .random = true,
-                             .ties = &job.ties,
-                             .bits = job.bits + at / 8};
-                   fill(job.source, tile);
-                   cast_votes(tile);
-                   store_activity(tile.active, count, job.active + at / kWord / 8);
-                 });
-}
-
-namespace {
-
-// What the messages of a job have in one tile. Memory after the pointers holds counts and voters.
-struct Tally {
-  Tally(const CountSigns& job, std::size_t word, std::size_t words, std::byte* memory)
-      : words(words), bits(reinterpret_cast<const std::uint8_t**>(memory)) {
-    const std::size_t messages = job.bits.size();
-    const auto planes = static_cast<std::size_t>(std::max(job.planes, 1));
-    extras = bits + messages;
-    for (std::size_t r = 0; r < messages; ++r) {
-      bits[r] = job.bits[r] + 8 * planes * word;
-      extras[r] = job.extras[r] + (job.planes > 0 ? 2 * word : word / 8);
-    }
-    counts = reinterpret_cast<std::uint8_t*>(extras + messages);
-    voters = reinterpret_cast<std::uint16_t*>(counts + kTileWords * plane_bytes(job));
-  }
-  static std::size_t plane_bytes(const CountSigns& job) {
-    return 8 * static_cast<std::size_t>(job.planes_out);
-  }
-
-  void count(const CountSigns& job) const {
-    const int messages = static_cast<int>(job.bits.size());
-    if (job.planes > 0)
-      kernels::add_counts(bits, extras, messages, job.planes, words, job.planes_out, counts,
-                          voters);
-    else
-      kernels::count_signs(bits, extras, messages, words, counts, voters);
-  }
-
-  std::size_t words;
-  const std::uint8_t **bits, **extras;
-  std::uint8_t* counts;
-  std::uint16_t* voters;
-};
-
-// The signs of a tile, and its activity.
-std::uint64_t settle(const CountSigns& job, const Tally& tally, std::size_t begin,
-                     std::size_t count, std::uint8_t* out) {
-  if (job.ties && job.planes == 0)
-    return kernels::majority(*job.ties, tally.bits, tally.extras, static_cast<int>(job.bits.size()),
-                             tally.words, out);
-  tally.count(job);
-  if (job.ties)
-    return kernels::majority_of(*job.ties, tally.counts, tally.voters, job.planes_out, tally.words,
-                                out);
-  kernels::redraw(*job.redraw, begin, tally.counts, tally.voters, job.planes_out, count, out);
-  std::uint64_t any = 0;
-  for (std::size_t w = 0; w < tally.words; ++w) any |= std::uint64_t{tally.voters[w] != 0} << w;
-  return any;
-}
-
-}  // namespace
-
-void HostDevice::count(const CountSigns& job) {
-  const Range& range = job.range;
-  for_each_piece(pool_, range.begin, range.count, kTile,
-                 [&](std::size_t begin, std::size_t count, int thread) {
-                   const std::size_t at = begin - range.begin, word = at / kWord;
-                   const Tally tally(job, word, words_of(count), workspace(thread));
-                   if (job.redraw || job.ties)
-                     return store_activity(settle(job, tally, begin, count, job.out + at / 8),
-                                           count, job.out_extras + word / 8);
-                   tally.count(job);
-                   const std::size_t bytes = Tally::plane_bytes(job);
-                   std::memcpy(job.out + word * bytes, tally.counts, tally.words * bytes);
-                   std::memcpy(job.out_extras + 2 * word, tally.voters, 2 * tally.words);
-                 });
-}
-
-void HostDevice::read(const ReadSigns& job) {
-  const Range& range = job.range;
-  for_each_piece(pool_, range.begin, range.count, kTile,
-                 [&](std::size_t begin, std::size_t count, int thread) {
-                   const std::size_t at = begin - range.begin, word = at / kWord;
-                   float* out = scratch(thread);
-                   if (job.planes > 0) {
-                     std::uint16_t voters[kTileWords];
-                     std::memcpy(voters, job.extras + 2 * word, 2 * words_of(count));
-                     kernels::counts_to_floats(
-                         job.bits + word * 8 * static_cast<std::size_t>(job.planes), voters,
-                         job.planes, count, out);
-                   } else {
-                     kernels::signs_to_floats(job.bits + at / 8, job.extras + word / 8, count, out);
-                   }
-                   take(job.sink, begin, {out, count});
-                 });
 }
 
 }  // namespace laconic::inline device

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "laconic/core/buffer.h"
 #include "laconic/device/jobs.h"
 
@@ -43,6 +45,9 @@ class HostDevice final : public Device {
   // After a block is encoded.
   void finish(const EncodeValues& job, const Block& at);
   void sample(const EncodeJob& job, const Block& at);
+  static std::size_t signs_workspace_size(std::size_t messages);
+  template <typename Job, typename Work>
+  void for_each_sign_tile(const Job& job, Tile blank, const Work& work);
   template <typename Blocks>
   void run_all(const Blocks& pass);
   void run_all(const TensorNorms& pass);
@@ -57,6 +62,18 @@ class HostDevice final : public Device {
   Buffer<std::byte> workspace_;
   Buffer<EncodeResult> results_;  // of each thread
 };
+
+// Calls work(begin, count, thread) for the pieces of at most `piece` elements of [begin, begin +
+// count).
+template <typename Work>
+void for_each_piece(Pool& pool, std::size_t begin, std::size_t count, std::size_t piece,
+                    const Work& work) {
+  if (count == 0) return;
+  pool.run((count + piece - 1) / piece, [&](std::size_t i, int thread) {
+    const std::size_t at = i * piece;
+    work(begin + at, std::min(piece, count - at), thread);
+  });
+}
 
 // Tile by tile, on the host: values of a source, a mean into a sink.
 bool fill(const Source& source, Tile& tile);

@@ -18,7 +18,8 @@ constexpr Word kNorms[] = {word("l2", kernels::Norm::kL2), word("l1", kernels::N
 std::vector<Option> adam_options() {
   return {
       option<&C::beta1>("beta1", kBelowOne, below_one, "decay of the first moment"),
-      option<&C::beta2>("beta2", kBelowOne, below_one, "decay of the second moment"),
+      option<&C::beta2>("beta2", kBelowOne, below_one, "decay of the second moment", kByMethod)
+          .otherwise("0.999"),
       option<&C::epsilon>("epsilon", "a number > 0 that a float can hold", positive_float,
                           "added to the root of the second moment"),
       boolean<&C::bias_correction>("bias_correction", "correct both moments for their start at 0")};
@@ -31,11 +32,11 @@ std::vector<Option> one_bit_options() {
       "least second moment of an element, as a share of its scale block's mean; 0: none"));
   all.push_back(option<&C::scale_norm>("scale_norm", "l2 or l1", word_only,
                                        "norm of a scale block that its scale keeps", kNorms));
-  all.push_back(option<&C::exchange>("exchange", "two-round, single-round, count or auto",
-                                     word_only,
+  all.push_back(option<&C::exchange>("exchange", "two-round or auto", word_only,
                                      "auto: exact instead of coded where that is measured to be "
                                      "faster; otherwise coded",
                                      kForms)
+                    .taking(kTwoRoundOrAuto)
                     .changeable());
   for (const Option& one : dense_round_options()) all.push_back(one);
   return all;

@@ -6,7 +6,6 @@
 
 #include "laconic/core/buffer.h"
 #include "laconic/core/error.h"
-#include "laconic/optim/method.h"
 
 namespace laconic::inline optim {
 namespace {
@@ -17,7 +16,7 @@ constexpr int kTrial = 5;  // steps of a trial; the first, which takes up residu
 constexpr double kNear = 3;  // paths that the probe finds this much slower are not tried
 constexpr int kWindow = 16, kWidestWindow = 32;
 constexpr double kChange = 1.5;   // of the level, up or down, in two windows: the network changed
-constexpr double kBetter = 0.97;  // a path must be faster by this to replace the coded one
+constexpr double kBetter = 0.97;  // a path must be faster by this to replace the configured one
 constexpr double kClearly = 0.8;  // and for one bucket, to replace what all others take
 
 double median(std::vector<double> values) {
@@ -41,18 +40,16 @@ void take_largest(Transport& world, std::vector<double>& values) {
 
 }  // namespace
 
-Choice::Choice(const OptimizerConfig& config, const Nodes& nodes, const Nodes* flat, Device& device,
-               std::vector<SwitchingMean*> means)
+Choice::Choice(const OptimizerConfig& config, std::span<const Path> paths, const Nodes& nodes,
+               const Nodes* flat, Device& device, std::vector<SwitchingMean*> means)
     : config_(config),
+      paths_(paths),
       nodes_(nodes),
       flat_(flat),
       device_(device),
       means_(std::move(means)),
-      paths_(means_.size(), Path::kCoded),
-      possible_{Path::kCoded, Path::kDense},
       taken_(means_.size()) {
-  if (flat_) possible_.push_back(Path::kFlat);
-  use(paths_);
+  use_everywhere(0);
 }
 
 void Choice::decide() {
@@ -61,7 +58,7 @@ void Choice::decide() {
     probe();
   else if (!config_.strict)
     look();
-  for (std::size_t i = 0; i < means_.size(); ++i) means_[i]->use(paths_[i]);
+  for (std::size_t i = 0; i < means_.size(); ++i) means_[i]->use(chosen_[i]);
 }
 
 // At the step before.
@@ -77,16 +74,13 @@ void Choice::look() {
   }
 }
 
-double Choice::time(Path path, std::size_t elements) {
-  const char* exact = config_.bf16 ? "bf16" : "fp32";
-  const auto mean =
-      make_mean({.codec = path == Path::kDense ? std::string(exact)
-                                               : method_named(config_.algorithm).codec_of(config_),
-                 .elements = elements,
-                 .scale_block = config_.scale_block,
-                 .scale_norm = config_.scale_norm,
-                 .quant_block = config_.quant_block},
-                path == Path::kFlat ? *flat_ : nodes_, device_);
+double Choice::time(const Path& path, std::size_t elements) {
+  const auto mean = make_mean({.codec = path.codec,
+                               .elements = elements,
+                               .scale_block = config_.scale_block,
+                               .scale_norm = config_.scale_norm,
+                               .quant_block = config_.quant_block},
+                              path.flat ? *flat_ : nodes_, device_);
   Buffer<float> values(elements);
   std::vector<double> seconds;
   for (int i = 0; i < kRepeats; ++i) {
@@ -103,17 +97,17 @@ double Choice::time(Path path, std::size_t elements) {
 void Choice::probe() {
   probed_ = true;
   std::vector<double> times;
-  for (const Path path : possible_)
+  for (const Path& path : paths_)
     for (const std::size_t elements : {kShort, kLong}) times.push_back(time(path, elements));
   take_largest(*nodes_.world, times);
   tried_.clear();
-  for (std::size_t i = 0; i < possible_.size(); ++i) {
+  for (std::size_t i = 0; i < paths_.size(); ++i) {
     const double slope = std::max(0.0, times[2 * i + 1] - times[2 * i]) / (kLong - kShort);
     Seconds predicted;
     for (const SwitchingMean* mean : means_)
       predicted.push_back(
           std::max(0.0, times[2 * i] + slope * (static_cast<double>(mean->elements()) - kShort)));
-    tried_.emplace_back(possible_[i], std::move(predicted));
+    tried_.emplace_back(i, std::move(predicted));
   }
   std::ranges::sort(tried_, {}, [](const auto& one) { return total(one.second); });
   to_try_.clear();
@@ -126,14 +120,14 @@ void Choice::probe() {
   off_level_ = false;
   tried_.clear();
   if (config_.strict || to_try_.size() == 1) to_try_.clear();
-  if (!to_try_.empty()) use(std::vector<Path>(means_.size(), to_try_.front()));
+  if (!to_try_.empty()) use_everywhere(to_try_.front());
 }
 
 void Choice::try_next() {
   tried_.emplace_back(to_try_.front(), measured());
   to_try_.erase(to_try_.begin());
   steps_ = 0;
-  if (!to_try_.empty()) return use(std::vector<Path>(means_.size(), to_try_.front()));
+  if (!to_try_.empty()) return use_everywhere(to_try_.front());
   settle();
 }
 
@@ -141,9 +135,9 @@ void Choice::try_next() {
 // carry no more information, and a mixture that chance made is slower than any of its parts.
 void Choice::settle() {
   const auto& all = *std::ranges::min_element(tried_, {}, [](const auto& one) {
-    return total(one.second) * (one.first == Path::kCoded ? kBetter : 1.0);
+    return total(one.second) * (one.first == 0 ? kBetter : 1.0);
   });
-  std::vector<Path> best(means_.size(), all.first);
+  std::vector<std::size_t> best(means_.size(), all.first);
   for (std::size_t b = 0; b < means_.size(); ++b) {
     const auto least =
         std::ranges::min_element(tried_, {}, [b](const auto& one) { return one.second[b]; });
@@ -172,18 +166,19 @@ void Choice::watch() {
   }
 }
 
-void Choice::use(const std::vector<Path>& paths) {
-  paths_ = paths;
+void Choice::use(const std::vector<std::size_t>& chosen) {
+  chosen_ = chosen;
   described_.clear();
-  for (const Path path : {Path::kDense, Path::kCoded, Path::kFlat}) {
-    const auto count = std::ranges::count(paths_, path);
-    if (count == std::ssize(paths_)) {
-      described_ = name(path);
-    } else if (count > 0) {
+  for (const bool exact : {true, false})
+    for (std::size_t path = 0; path < paths_.size(); ++path) {
+      const auto count = std::ranges::count(chosen_, path);
+      if (paths_[path].exact() != exact || count == 0) continue;
       if (!described_.empty()) described_ += ", ";
-      described_ += fmt::format("{} in {} of {} buckets", name(path), count, paths_.size());
+      described_ +=
+          count == std::ssize(chosen_)
+              ? paths_[path].name
+              : fmt::format("{} in {} of {} buckets", paths_[path].name, count, chosen_.size());
     }
-  }
 }
 
 Choice::Seconds Choice::measured() {

@@ -8,8 +8,8 @@
 
 namespace laconic::inline optim {
 
-// Which path the coded mean of each bucket takes, the same on all ranks: never slower than the
-// faster of coded and exact, but for the time it takes to find out.
+// Which path the mean of each bucket takes, the same on all ranks: never slower than the fastest,
+// but for the time it takes to find out.
 //
 // Before the first coded step all paths are measured on short vectors (a probe); those that may be
 // the fastest are then tried in some steps; all buckets keep what was fastest in all, but for those
@@ -18,14 +18,14 @@ namespace laconic::inline optim {
 // decides, once.
 class Choice {
  public:
-  // `flat` is null where the layout of `nodes` is flat. `means`: those of the buckets that choose.
-  // The caller keeps all of it alive.
-  Choice(const OptimizerConfig& config, const Nodes& nodes, const Nodes* flat, Device& device,
-         std::vector<SwitchingMean*> means);
+  // `paths`: those of each mean. `flat` is null where none of them is. `means`: those of the buckets
+  // that choose. The caller keeps all of it alive.
+  Choice(const OptimizerConfig& config, std::span<const Path> paths, const Nodes& nodes,
+         const Nodes* flat, Device& device, std::vector<SwitchingMean*> means);
 
   // Collective, at the begin of a coded step: sets the path of every mean.
   void decide();
-  // "coded", "dense in 3 of 16 buckets, coded in 13".
+  // "int4", "dense in 3 of 16 buckets, coded in 13 of 16 buckets".
   const std::string& describe() const noexcept { return described_; }
 
  private:
@@ -36,20 +36,23 @@ class Choice {
   void try_next();
   void settle();
   void watch();
-  double time(Path path, std::size_t elements);
-  void use(const std::vector<Path>& paths);
+  double time(const Path& path, std::size_t elements);
+  void use(const std::vector<std::size_t>& chosen);
+  // In all buckets.
+  void use_everywhere(std::size_t path) { use(std::vector<std::size_t>(means_.size(), path)); }
   // The most over ranks of each bucket's median since the last call.
   Seconds measured();
 
   const OptimizerConfig& config_;
+  const std::span<const Path> paths_;  // the first is the configured one
   const Nodes& nodes_;
   const Nodes* flat_;
   Device& device_;
   const std::vector<SwitchingMean*> means_;
 
-  std::vector<Path> paths_, possible_;
-  std::vector<std::pair<Path, Seconds>> tried_;
-  std::vector<Path> to_try_;
+  std::vector<std::size_t> chosen_;  // of each bucket, as all that follows: an index into paths_
+  std::vector<std::pair<std::size_t, Seconds>> tried_;
+  std::vector<std::size_t> to_try_;
   std::vector<std::vector<double>> taken_;  // seconds of the last steps, of each bucket
   int steps_ = 0;                           // since something was decided
   int window_ = 0;                          // steps that are looked at together

@@ -62,8 +62,10 @@ OptimizerConfig validated(OptimizerConfig config) {
   if (method.complete) method.complete(config);
   if (config.exchange == ExchangeForm::kAuto && method.exact_with(config))
     fail(Code::kInvalidArgument,
-         "exchange = auto: {} always exchanges exact means; leave it out, or choose one of {}",
-         method.name, coded_methods());
+         "exchange = auto: {} always exchanges exact means{}, or choose one of {}", method.name,
+         method.choices ? " with strict and this codec; leave strict out, give a lossy codec"
+                        : "; leave it out",
+         coded_methods());
   return config;
 }
 

@@ -10,8 +10,9 @@
 
 namespace laconic::inline optim {
 
-// How a coded mean is exchanged. kAuto: in two rounds, or exactly where that is measured to be
-// faster. Forms of one round and of counts are random signs' only.
+// How a coded mean is exchanged. kAuto: in two rounds, with whichever codec of the method is
+// measured to be fastest, an exact one included. Forms of one round and of counts are random signs'
+// only.
 enum class ExchangeForm : std::uint8_t { kTwoRound, kSingleRound, kCount, kAuto };
 enum class Skip : std::uint8_t { kBlock, kStep };  // what a gradient that is not finite stops
 
@@ -44,7 +45,7 @@ struct OptimizerConfig {
   std::int64_t total_steps = kUnset;
 
   double momentum = 0.9;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double beta1 = 0.9, beta2 = kDefault, epsilon = 1e-8;
   bool bias_correction = true;
   double variance_floor = 0.01;  // 0: off
   double min_trust = 0.01, max_trust = 10;
@@ -54,11 +55,10 @@ struct OptimizerConfig {
   std::int64_t double_every = kUnset, max_interval = 16;  // double_every: or kAuto
 
   double beta = 0.9;
-  double sign_beta2 = 0.99;  // `beta2` of methods that step by signs of a momentum
   ExchangeForm exchange = ExchangeForm::kTwoRound;
   RandomForm form = RandomForm::kTwoRound;  // of votes: the majority, or kCount
   std::int64_t momentum_sync_every = 0;     // 0: never
-  bool strict = false;                      // kAuto decides once, before the first coded step
+  bool strict = false;                      // kAuto decides once, and leaves the codec alone
   bool guard = false;                       // Optimizer::exchange_exactly may be called
 
   GradientCodec codec = kDefaultCodec;
@@ -101,9 +101,8 @@ struct OptimizerConfig {
 OptimizerConfig validated(OptimizerConfig config);
 
 // Sets one field from text, e.g. ("variance_kappa", "16"), ("freeze_step", "auto"), ("exchange",
-// "single-round"). Set "algorithm" first: methods may keep options of one name apart (beta2), and
-// may have aliases of their options, such as DeepSpeed's names. "unset"
-// stands for kUnset, never 0: a freeze step of 0 is refused. An unknown name or a value that does
+// "single-round"), in any order. Methods may have aliases of their options, such as DeepSpeed's
+// names. "unset" stands for kUnset, never 0: a freeze step of 0 is refused. An unknown name or a value that does
 // not parse is Error(kInvalidArgument), with the nearest real name, and changes nothing.
 void set(OptimizerConfig& config, std::string_view field, std::string_view value);
 

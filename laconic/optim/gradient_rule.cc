@@ -1,6 +1,9 @@
 #include "laconic/optim/gradient_rule.h"
 
+#include <algorithm>
+
 #include "laconic/core/error.h"
+#include "laconic/optim/method.h"
 
 namespace laconic::inline optim {
 namespace {
@@ -29,7 +32,11 @@ std::string name_of(GradientCodec codec, const C& config) {
   fail(Code::kInvalidArgument, "there is no codec of number {}", static_cast<int>(codec));
 }
 
-bool is_lossy(const C& config) { return !is_exact(gradient_codec(config)); }
+// Of the rounds: with a choice of codecs they are coded, whichever is taken.
+bool is_lossy(const C& config) {
+  return !is_exact(gradient_codec(config)) ||
+         !method_named(config.algorithm).choices_of(config).empty();
+}
 
 }  // namespace
 
@@ -44,7 +51,12 @@ std::vector<Option> gradient_options() {
                       "exchanges (LoCo), or dropped")
           .otherwise("full")
           .taking(kGradientFeedbacks),
-      feedback_reset_option(), quant_block_option()};
+      feedback_reset_option(), quant_block_option(),
+      option<&C::exchange>("exchange", "two-round or auto", word_only,
+                           "auto: fp32, bf16, int8 or int4, whichever is measured to be fastest; "
+                           "with strict the codec or an exact one",
+                           kForms)
+          .taking(kTwoRoundOrAuto)};
 }
 
 Option codec_option(std::string_view allowed, std::string_view help) {
@@ -97,6 +109,15 @@ void check_gradient_codec(OptimizerConfig& config) {
 }
 
 std::string gradient_codec(const OptimizerConfig& config) { return name_of(config.codec, config); }
+
+std::vector<std::string> gradient_choices(const OptimizerConfig& config) {
+  std::vector<std::string> all;
+  for (const Word& one : kDenseCodecs) {
+    const std::string name = name_of(static_cast<GradientCodec>(one.value), config);
+    if (std::ranges::find(all, name) == all.end()) all.push_back(name);
+  }
+  return all;
+}
 
 std::string gradient_codec_down(const OptimizerConfig& config) {
   return config.codec_down == kDefaultCodec ? "" : name_of(config.codec_down, config);

@@ -23,6 +23,8 @@ std::vector<Option> dense_round_options();
 void check_gradient_codec(OptimizerConfig& config);
 // The codec of the mean: Method::coded_with; of dense rounds: Method::dense_with.
 std::string gradient_codec(const OptimizerConfig& config);
+// All that these methods take: Method::choices.
+std::vector<std::string> gradient_choices(const OptimizerConfig& config);
 // The same on its way back: Method::down_with.
 std::string gradient_codec_down(const OptimizerConfig& config);
 std::string dense_round_codec(const OptimizerConfig& config);

@@ -10,12 +10,13 @@ using C = OptimizerConfig;
 std::vector<Option> lion_options() {
   return {option<&C::beta1>("beta1", kBelowOne, below_one,
                             "share of the momentum in what is stepped by, beside the gradient"),
-          option<&C::sign_beta2>("beta2", kBelowOne, below_one, "decay of the momentum")};
+          option<&C::beta2>("beta2", kBelowOne, below_one, "decay of the momentum", kByMethod)
+              .otherwise("0.99")};
 }
 
 kernels::LionMoments lion_moments(const OptimizerConfig& config) {
   return {static_cast<float>(config.beta1), static_cast<float>(1 - config.beta1),
-          static_cast<float>(config.sign_beta2), static_cast<float>(1 - config.sign_beta2)};
+          static_cast<float>(config.beta2), static_cast<float>(1 - config.beta2)};
 }
 
 std::map<std::string, double> lion_rates() {

@@ -56,7 +56,12 @@ std::string Method::codec_down_of(const OptimizerConfig& config) const {
 }
 
 bool Method::exact_with(const OptimizerConfig& config) const {
-  return exact && (!coded_with || is_exact(coded_with(config)));
+  return exact && (!coded_with || is_exact(coded_with(config))) && choices_of(config).empty();
+}
+
+std::vector<std::string> Method::choices_of(const OptimizerConfig& config) const {
+  if (!choices || config.exchange != ExchangeForm::kAuto || config.strict) return {};
+  return choices(config);
 }
 
 std::string Method::dense_codec_of(const OptimizerConfig& config) const {

@@ -74,10 +74,15 @@ struct Method {
   bool shown = false;
   // The codec of its means under a config; null: `codec` is.
   std::string (*coded_with)(const OptimizerConfig&) = nullptr;
+  // The codecs among which exchange = auto chooses, the configured one among them; null: none but
+  // that one.
+  std::vector<std::string> (*choices)(const OptimizerConfig&) = nullptr;
   // The codec of a lossy mean on its way back under a config; null, or empty: MeanConfig decides.
   std::string (*down_with)(const OptimizerConfig&) = nullptr;
   // The codec of its dense rounds under a config; null: they are exact.
   std::string (*dense_with)(const OptimizerConfig&) = nullptr;
+  // The codec of the averages of momenta that Rounds::momentum counts, without feedback.
+  std::string momentum_codec = {};
   // Its update can be another method's inner one: make_rule for a bucket that is alone.
   bool inner = false;
   std::vector<Preset> presets = {};  // registered after it
@@ -100,6 +105,8 @@ struct Method {
   std::string codec_of(const OptimizerConfig& config) const;
   std::string codec_down_of(const OptimizerConfig& config) const;
   bool exact_with(const OptimizerConfig& config) const;
+  // `choices` where exchange = auto and not strict, else empty.
+  std::vector<std::string> choices_of(const OptimizerConfig& config) const;
   std::string dense_codec_of(const OptimizerConfig& config) const;
   // Bits per parameter of a round of each kind, headers left out.
   double coded_bits(const OptimizerConfig& config) const;

@@ -45,8 +45,9 @@ class FlatOptimizer final : public Optimizer {
     const bool coded_ways =
         !dense() && transport_.size() > 1 && nodes_.nodes > 1 && spacing_.delay == 0;
     const bool chooses = coded_ways && config_.exchange == ExchangeForm::kAuto;
-    may_switch_ = coded_ways && (chooses || config_.guard);
     if (chooses && nodes_.per_node > 1) flat_ = make_nodes(*metered_, kFlat);
+    if (chooses || (coded_ways && config_.guard))
+      possible_paths_ = paths_of(config_, nodes_.per_node > 1);
     if (model_.may_rest) rest_ = std::make_unique<Rest>(model_, *metered_, spacing_.fragments);
     shadow_.ranges = model_.ranges;
     shadow_.sums.resize(model_.ranges.size());
@@ -54,7 +55,8 @@ class FlatOptimizer final : public Optimizer {
       add_bucket(cut);
     if (!rules_.empty() && rules_.front()->by_tensor())
       tensors_ = std::make_unique<Tensors>(model_, buckets_);
-    if (chooses) paths_.measure(config_, nodes_, flat_.world ? &flat_ : nullptr, *device_);
+    if (chooses)
+      paths_.measure(config_, possible_paths_, nodes_, flat_.world ? &flat_ : nullptr, *device_);
     if (courier_) courier_->serve(buckets(), [this](int b) { rule(b).deliver(); });
     queue_ = std::make_unique<StepQueue>(
         buckets(), [this](int b) { work(b); }, [this] { transport_.idle(); });
@@ -296,7 +298,7 @@ class FlatOptimizer final : public Optimizer {
         {.config = &config_,
          .nodes = courier_ ? &courier_->nodes() : &nodes_,
          .flat = flat_.world ? &flat_ : nullptr,
-         .may_switch = may_switch_,
+         .paths = possible_paths_,
          .device = device_.get(),
          .shadow = &shadow_,
          .rest = rest_.get(),
@@ -400,8 +402,8 @@ class FlatOptimizer final : public Optimizer {
   Transport& transport_;
   Traffic traffic_;
   std::unique_ptr<Transport> metered_;
-  Nodes nodes_, flat_;  // flat_.world is null unless buckets may choose it
-  bool may_switch_ = false;
+  Nodes nodes_, flat_;                // flat_.world is null unless buckets may choose it
+  std::vector<Path> possible_paths_;  // of coded means; empty: they cannot change
   std::unique_ptr<Device> device_;
   std::unique_ptr<Courier> courier_;  // null: exchanges end with their step
   std::unique_ptr<Schedule> schedule_;

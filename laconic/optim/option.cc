@@ -26,12 +26,6 @@ constexpr bool kIsNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
 
 }  // namespace
 
-bool has_word(const Option& option, std::int64_t value) {
-  for (const Word& word : option.words)
-    if (word.value == value) return true;
-  return false;
-}
-
 template <typename T>
 T parse(const Option& option, std::string_view text) {
   if constexpr (std::is_same_v<T, std::string>)
@@ -44,8 +38,7 @@ T parse(const Option& option, std::string_view text) {
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
     // A special value is given by its word only: a freeze step of 0 is not "unset".
-    const bool hidden = !option.words.empty() && has_word(option, static_cast<std::int64_t>(value));
-    if (error == std::errc{} && stop == end && !hidden) return value;
+    if (error == std::errc{} && stop == end && !has_word(option, value)) return value;
   }
   refuse(option, text);
 }
@@ -56,7 +49,7 @@ std::string print(const Option& option, T value) {
     return value;
   } else {
     for (const Word& word : option.words)
-      if (word.value == static_cast<std::int64_t>(value)) return std::string(word.text);
+      if (static_cast<T>(word.value) == value) return std::string(word.text);
     if constexpr (kIsNumber<T>) return fmt::format("{}", value);
     return fmt::format("{}", static_cast<int>(value));
   }
@@ -139,7 +132,9 @@ constexpr Option kShared[] = {
         kSkips),
     option<&C::seed>("seed", "a whole number from 0 to 4294967295", any_value,
                      "key of the random numbers"),
-    boolean<&C::strict>("strict", "exchange = auto decides once, before the first coded step"),
+    boolean<&C::strict>("strict",
+                        "exchange = auto decides once, before the first coded step, and between "
+                        "the configured codec and exact means only"),
     boolean<&C::guard>("guard", "let exact means replace coded ones for some steps"),
     option<&C::shadow_every>("shadow_every", kFromZero, from_zero,
                              "compare coded with exact means every so many steps; 0: never")

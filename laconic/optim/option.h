@@ -86,10 +86,13 @@ inline constexpr auto whole_words = [](std::size_t v) { return v % 64 == 0; };
 
 inline constexpr Word kBooleans[] = {word("true", true), word("false", false)};
 inline constexpr Word kUnsetOnly[] = {word("unset", kUnset)};
+inline constexpr Word kByMethod[] = {word(kDefaultText, kDefault)};
 inline constexpr Word kUnsetOrAuto[] = {word("unset", kUnset), word("auto", kAuto)};
 inline constexpr Word kForms[] = {
     word("two-round", ExchangeForm::kTwoRound), word("single-round", ExchangeForm::kSingleRound),
     word("count", ExchangeForm::kCount), word("auto", ExchangeForm::kAuto)};
+// Of these, what methods without random signs have. The others are two-round there.
+inline constexpr Word kTwoRoundOrAuto[] = {kForms[0], kForms[3]};
 
 inline constexpr std::string_view kBelowOne = "a number in [0, 1)";
 inline constexpr std::string_view kFiniteFromZero = "a finite number >= 0";
@@ -104,7 +107,12 @@ template <typename T>
 T parse(const Option& option, std::string_view text);
 template <typename T>
 std::string print(const Option& option, T value);
-bool has_word(const Option& option, std::int64_t value);
+template <typename T>
+bool has_word(const Option& option, T value) {
+  for (const Word& word : option.words)
+    if (static_cast<T>(word.value) == value) return true;
+  return false;
+}
 
 template <typename T>
 constexpr std::string_view type_of() {
@@ -137,8 +145,7 @@ constexpr Option option(std::string_view name, std::string_view allowed, Fits,
   };
   all.fits = [](const Option& o, const OptimizerConfig& c) {
     if constexpr (!std::is_same_v<T, std::string>)
-      if (!o.words.empty() && options::has_word(o, static_cast<std::int64_t>(c.*kMember)))
-        return true;
+      if (options::has_word(o, c.*kMember)) return true;
     return Fits{}(c.*kMember);
   };
   return all;

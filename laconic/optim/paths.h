@@ -10,7 +10,13 @@
 
 namespace laconic::inline optim {
 
-// The means that may take another path than the coded one, and which they take in each step.
+// The paths of a method's coded means: as configured, exactly and, with exchange = auto, flat (where
+// the layout is a hierarchy) and with the other codecs of Method::choices_of.
+std::vector<Path> paths_of(const OptimizerConfig& config, bool hierarchy);
+// With `codec`, or exactly.
+std::vector<Path> coded_or_exact(const OptimizerConfig& config, const std::string& codec);
+
+// The means that may take another path than the configured one, and which they take in each step.
 class Paths {
  public:
   // Of a bucket: the means of coded and of dense steps. The caller keeps them alive. Null: it cannot
@@ -20,9 +26,9 @@ class Paths {
     if (dense) dense_.push_back(dense);
   }
   // All means are added: from now on times decide.
-  void measure(const OptimizerConfig& config, const Nodes& nodes, const Nodes* flat,
-               Device& device) {
-    choice_ = std::make_unique<Choice>(config, nodes, flat, device, means_);
+  void measure(const OptimizerConfig& config, std::span<const Path> paths, const Nodes& nodes,
+               const Nodes* flat, Device& device) {
+    choice_ = std::make_unique<Choice>(config, paths, nodes, flat, device, means_);
   }
 
   // The next `steps` steps that code go exactly.

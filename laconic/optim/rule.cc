@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "laconic/core/error.h"
 #include "laconic/optim/courier.h"
 #include "laconic/optim/method.h"
+#include "laconic/optim/paths.h"
 
 namespace laconic::inline optim {
 
@@ -74,14 +76,16 @@ std::unique_ptr<Mean> Rule::make_exact(std::span<float> pending) const {
 
 bool Rule::codes_gradients() const {
   const OptimizerConfig& config = *bucket_.config;
-  return bucket_.group.compress && !is_exact(method_named(config.algorithm).codec_of(config));
+  const Method& method = method_named(config.algorithm);
+  const bool chooses = !bucket_.paths.empty() && !method.choices_of(config).empty();
+  return bucket_.group.compress && (chooses || !is_exact(method.codec_of(config)));
 }
 
 std::unique_ptr<Mean> Rule::make_gradient_mean() {
   const OptimizerConfig& config = *bucket_.config;
   const std::string codec = method_named(config.algorithm).codec_of(config);
-  if (codec == "bf16") return make(codec, {}, Feedback::kFull, *bucket_.nodes);
-  if (!codes_gradients()) return make_exact();
+  if (!codes_gradients())
+    return codec == "bf16" ? make(codec, {}, Feedback::kFull, *bucket_.nodes) : make_exact();
   return make_coded(codec, {}, config.feedback);
 }
 
@@ -92,13 +96,21 @@ std::unique_ptr<Mean> Rule::make_plain(const std::string& codec) const {
 std::unique_ptr<Mean> Rule::make_coded(const std::string& codec, std::span<float> pending,
                                        Feedback feedback) {
   if (!bucket_.group.compress) return make_exact(pending);
-  if (!bucket_.may_switch) return make(codec, pending, feedback, *bucket_.nodes);
-  auto mean = std::make_unique<SwitchingMean>(
-      make(codec, pending, feedback, *bucket_.nodes),
-      bucket_.flat ? make(codec, pending, feedback, *bucket_.flat) : nullptr, make_exact(pending),
-      *bucket_.nodes, bucket_.config->scale_block);
+  if (bucket_.paths.empty()) return make(codec, pending, feedback, *bucket_.nodes);
+  auto mean = make_switching(bucket_.paths, pending, feedback);
   switching_ = mean.get();
   return mean;
+}
+
+std::unique_ptr<SwitchingMean> Rule::make_switching(std::span<const Path> paths,
+                                                    std::span<float> pending,
+                                                    Feedback feedback) const {
+  std::vector<std::unique_ptr<Mean>> means;
+  for (const Path& path : paths)
+    means.push_back(make(path.codec, pending, path.exact() ? Feedback::kFull : feedback,
+                         path.flat ? *bucket_.flat : *bucket_.nodes));
+  return std::make_unique<SwitchingMean>(paths, std::move(means), *bucket_.nodes,
+                                         bucket_.config->scale_block);
 }
 
 bool Rule::codes_dense_rounds() const {
@@ -111,10 +123,9 @@ std::unique_ptr<Mean> Rule::make_dense() {
   const OptimizerConfig& config = *bucket_.config;
   const std::string codec = method_named(config.algorithm).dense_codec_of(config);
   if (!is_exact(codec) && !bucket_.group.compress) return make_exact();
-  auto mean = make(codec, {}, Feedback::kFull, *bucket_.nodes);
-  if (is_exact(codec) || !bucket_.may_switch || !config.guard) return mean;
-  auto either = std::make_unique<SwitchingMean>(std::move(mean), nullptr, make_exact(),
-                                                *bucket_.nodes, config.scale_block);
+  if (is_exact(codec) || bucket_.paths.empty() || !config.guard)
+    return make(codec, {}, Feedback::kFull, *bucket_.nodes);
+  auto either = make_switching(coded_or_exact(config, codec), {}, Feedback::kFull);
   dense_switching_ = either.get();
   return either;
 }
@@ -164,9 +175,10 @@ Buffer<float> Rule::residuals_in(const Whole& whole, std::string_view prefix) co
 }
 
 void Rule::hand_out(const Buffer<float>& e, const std::vector<State>& states) {
+  bool handed_out = false;
   for (const State& state : states) {
     if (state.role != Role::kResidual) continue;
-    if (state.spread == Spread::kMean)
+    if (state.spread == Spread::kMean && !std::exchange(handed_out, true))
       std::ranges::copy(e.span().subspan(state.begin, state.values.size()), state.values.begin());
     else
       std::ranges::fill(state.values, 0.0F);

@@ -31,8 +31,8 @@ class Courier;
 struct Bucket {
   const OptimizerConfig* config;
   const Nodes* nodes;
-  const Nodes* flat;  // where paths may change and `nodes` is a hierarchy, else null
-  bool may_switch;    // a coded mean may be exchanged exactly
+  const Nodes* flat;            // where paths may change and `nodes` is a hierarchy, else null
+  std::span<const Path> paths;  // among which a coded mean may change; empty: it cannot
   Device* device;
   Shadow* shadow;
   Rest* rest;                  // null: nothing ever rests
@@ -128,7 +128,8 @@ class Rule {
   bool codes_dense_rounds() const;
   // The sum of the residuals in `whole` whose names begin with `prefix`, over all paths.
   Buffer<float> residuals_in(const Whole& whole, std::string_view prefix = "") const;
-  // Of a mean of gradients on other ranks: every worker's residual is e, and the owners' are 0.
+  // Of a mean of gradients on other ranks: every worker's residual on the first path that has one
+  // is e, and all others are 0.
   static void hand_out(const Buffer<float>& e, const std::vector<State>& states);
   // An exchange, gauged on shadow steps.
   void exchange(Mean& mean, const Source& source, const Sink& sink, const Step& step,
@@ -156,6 +157,8 @@ class Rule {
  private:
   std::unique_ptr<Mean> make(const std::string& codec, std::span<float> pending, Feedback feedback,
                              const Nodes& nodes) const;
+  std::unique_ptr<SwitchingMean> make_switching(std::span<const Path> paths,
+                                                std::span<float> pending, Feedback feedback) const;
   void around(std::span<const Piece> resting, FunctionRef<void()> work);
 
   SwitchingMean *switching_ = nullptr, *dense_switching_ = nullptr;

@@ -60,6 +60,14 @@ std::vector<std::size_t> buckets_of(const Work& work) {
   return all;
 }
 
+// The average of the momenta: a mean of memory, which is stored.
+MethodStep momentum_of(MethodStep method) {
+  method.codec = method_named(method.algorithm).momentum_codec;
+  method.codec_down.clear();
+  method.momentum = method.update = false;
+  return method;
+}
+
 Forecast run(const Cluster& cluster, const Work& work, const Speeds& speeds,
              const MethodStep& method) {
   Rank rank(cluster, work, speeds);
@@ -80,6 +88,7 @@ Forecast run(const Cluster& cluster, const Work& work, const Speeds& speeds,
       waiting = all_reduce_coding(speeds, method, buckets[b]);
     } else {
       exchange(rank, method, buckets[b]);
+      if (method.momentum) exchange(rank, momentum_of(method), buckets[b]);
     }
   }
   rank.wait_until(arrival);
@@ -105,11 +114,16 @@ Speeds::Speeds() {
 }
 
 std::vector<std::pair<std::string, double*>> Speeds::fields() {
-  std::vector<std::pair<std::string, double*>> all = {
-      {"copy", &copy},     {"add_voice", &add_voice}, {"narrow", &narrow},
-      {"widen", &widen},   {"encode", &encode},       {"sign_voice", &sign_voice},
-      {"decode", &decode}, {"draw", &draw},           {"count_voice", &count_voice},
-      {"redraw", &redraw}};
+  std::vector<std::pair<std::string, double*>> all = {{"copy", &copy},
+                                                      {"add_values", &add_values},
+                                                      {"narrow", &narrow},
+                                                      {"widen", &widen},
+                                                      {"encode", &encode},
+                                                      {"add_signs", &add_signs},
+                                                      {"decode", &decode},
+                                                      {"draw", &draw},
+                                                      {"count_signs", &count_signs},
+                                                      {"redraw", &redraw}};
   for (auto& [name, cost] : methods) {
     const std::string field = spelled(name);
     auto& exchange = method_named(name).exact ? cost.exact : cost.coded;
@@ -154,10 +168,17 @@ Average predict(const Cluster& cluster, const Work& work, const Speeds& speeds, 
   all.dense_share = static_cast<double>(rounds.dense) / steps;
   all.coded_share = static_cast<double>(rounds.coded) / steps;
   all.silent_share = static_cast<double>(rounds.steps - rounds.rounds()) / steps;
+  const double momentum = static_cast<double>(rounds.momentum) / steps;
   const auto one = [&](Step::Kind kind, double share, Forecast& out) {
     if (share == 0) return;
     method.step = kind;
-    out = predict(cluster, work, speeds, method);
+    const double more = kind == Step::Kind::kCoded ? momentum : 0;
+    for (const bool with : {false, true}) {
+      const double part = with ? more : share - more;
+      if (part == 0) continue;
+      method.momentum = with;
+      add(out, part / share, predict(cluster, work, speeds, method));
+    }
     add(all.mean, share, out);
   };
   one(Step::Kind::kDense, all.dense_share, all.dense);

@@ -42,9 +42,9 @@ struct Work {
 struct Speeds {
   Speeds();
 
-  double copy = 0.60e-9, add_voice = 0.44e-9, narrow = 0.43e-9, widen = 0.46e-9;
-  double encode = 0.62e-9, sign_voice = 0.08e-9, decode = 0.20e-9;
-  double draw = 0.76e-9, count_voice = 0.05e-9, redraw = 0.86e-9;
+  double copy = 0.60e-9, add_values = 0.44e-9, narrow = 0.43e-9, widen = 0.46e-9;
+  double encode = 0.62e-9, add_signs = 0.08e-9, decode = 0.20e-9;
+  double draw = 0.76e-9, count_signs = 0.05e-9, redraw = 0.86e-9;
   // By method: what its update adds to encoding and decoding (draws are in `before`).
   std::map<std::string, MethodCost> methods;
   double message = 1e-6;  // of a message to one peer, whatever its length
@@ -72,6 +72,7 @@ struct MethodStep {
   std::string codec_down = {};  // of their way back; empty: the codec's
   std::size_t top_k = 128;
   std::string dense_codec = {};  // of dense steps; empty: fp32, or bf16
+  bool momentum = false;         // coded steps average the momenta beside (Rounds::momentum)
   bool update = true;  // false: the mean of a vector in memory alone, as in `laconic bench mean`
 };
 
@@ -89,11 +90,11 @@ Forecast predict(const Cluster& cluster, const Work& work, const Speeds& speeds,
 
 // The steps of a whole run in their proportions.
 struct Average {
-  Forecast dense, coded, silent;  // one step of each
+  Forecast dense, coded, silent;  // the mean step of each kind
   double dense_share = 0, coded_share = 0, silent_share = 0;
   Forecast mean;
 };
-// `method.step` is not looked at.
+// `method.step` and `method.momentum` are not looked at.
 Average predict(const Cluster& cluster, const Work& work, const Speeds& speeds, MethodStep method,
                 const Rounds& rounds);
 

@@ -114,34 +114,34 @@ Cost phases_of(const Speeds& s, const MethodStep& method, const MeanConfig& conf
     const double cast = method.update ? before : s.narrow;
     return {.made = cast,
             .fill = cast,
-            .join = s.count_voice,
+            .join = s.count_signs,
             .encode = 0,
-            .add = s.count_voice,
+            .add = s.count_signs,
             .finish = 0,
             .decode = after + s.decode};
   }
   if (!is_exact(runs) && !draws(config))
     return {.made = before,
             .fill = before + s.copy,
-            .join = s.add_voice,
+            .join = s.add_values,
             .encode = s.encode,
-            .add = s.sign_voice,
+            .add = s.add_signs,
             .finish = s.encode,
             .decode = after + s.decode};
   if (draws(config))
     return {.made = method.update ? before - s.draw : 0,
             .fill = before + s.narrow,
-            .join = s.add_voice,
+            .join = s.add_values,
             .encode = s.draw,
-            .add = s.count_voice,
+            .add = s.count_signs,
             .finish = config.form == RandomForm::kCount ? 0 : s.redraw,
             .decode = after + s.decode};
   const bool bf16 = runs == "bf16";
   return {.made = before,
           .fill = before + s.copy,
-          .join = s.add_voice,
+          .join = s.add_values,
           .encode = bf16 ? s.narrow : s.copy,
-          .add = s.add_voice,
+          .add = s.add_values,
           .finish = bf16 ? s.narrow : 0,
           .decode = after + (bf16 ? s.widen : 0)};
 }
@@ -278,7 +278,7 @@ double all_reduce(Rank& rank, const MethodStep& method, std::size_t elements) {
 
 double all_reduce_coding(const Speeds& speeds, const MethodStep& method, std::size_t elements) {
   const double bytes = 2 * make_codec(exact_codec(method))->bits_per_element() / 8;
-  return (speeds.add_voice + 2 * speeds.byte * bytes + update_of(speeds, method).after) *
+  return (speeds.add_values + 2 * speeds.byte * bytes + update_of(speeds, method).after) *
          static_cast<double>(elements);
 }
 

@@ -24,10 +24,10 @@ Rounds Recipe::local_steps() const {
                          {variance_freeze_step, double_every, max_interval});
 }
 
-Rounds Recipe::rounds(const std::string& algorithm) const {
+Rounds Recipe::rounds(const std::string& algorithm, const OptimizerConfig& options) const {
   if (algorithm == kEveryStep) return every_step();
   if (algorithm == kLocalSteps) return local_steps();
-  return default_rounds(algorithm, steps);
+  return default_rounds(algorithm, steps, options);
 }
 
 double Recipe::volume_reduction(double dense_bits, double coded_bits) const {
@@ -40,13 +40,14 @@ double Recipe::round_reduction() const {
          static_cast<double>(local_steps().rounds()) / static_cast<double>(every_step().rounds());
 }
 
-Rounds default_rounds(const std::string& algorithm, std::int64_t steps) {
+Rounds default_rounds(const std::string& algorithm, std::int64_t steps, OptimizerConfig options) {
   constexpr std::int64_t kFewest = 10;  // a schedule needs some
   if (steps < kFewest)
     fail(Code::kInvalidArgument, "a run of {} steps: give at least {}, e.g. 100000", steps,
          kFewest);
-  const OptimizerConfig config = validated({.algorithm = algorithm, .total_steps = steps});
-  return method_named(algorithm).rounds(config, steps);
+  options.algorithm = algorithm;
+  options.total_steps = steps;
+  return method_named(algorithm).rounds(validated(options), steps);
 }
 
 std::span<const Recipe> recipes() noexcept { return kRecipes; }

@@ -12,11 +12,15 @@
 #include "laconic/core/error.h"
 #include "laconic/transport/engine.h"
 #include "laconic/transport/mpi_communicator.h"
+#include "laconic/transport/mpi_messages.h"
 
 namespace laconic::inline transport {
 namespace {
 
 using mpi::check;
+using mpi::Piece;
+using mpi::Requests;
+using mpi::Slot;
 
 // Groups may be used by threads of their own, and MPI_THREAD_SERIALIZED allows one call at a time.
 // Nobody waits for another rank while holding it, but where all ranks are known to be there.
@@ -62,59 +66,6 @@ class ErrorsReturn {
   static inline std::array<MPI_Errhandler, 2> before_{};
 };
 #endif
-
-// What the tag of each piece of a message holds of its exchange, within the 15 bits that every MPI grants a
-// tag: so ranks that make different calls are noticed, not mixed up.
-int tag_of(const Exchange& exchange, std::uint64_t number, bool last) {
-  const int root = exchange.kind == Kind::kBroadcast ? exchange.root : 0;
-  return static_cast<int>(exchange.kind) | int{last} << 2 | (root & 15) << 3 |
-         static_cast<int>(number & 255) << 7;
-}
-
-Kind kind_of(int tag) { return static_cast<Kind>(tag & 3); }
-bool is_last(int tag) { return (tag >> 2 & 1) != 0; }
-
-// One message or a piece of it.
-struct Piece {
-  int peer;
-  int bytes;
-  int tag;
-};
-
-// Requests to or from peers; done ones are MPI_REQUEST_NULL.
-struct Requests {
-  std::vector<MPI_Request> handles;
-  std::vector<Piece> pieces;
-
-  void clear() {
-    handles.clear();
-    pieces.clear();
-  }
-
-  void add(const Piece& piece) {
-    pieces.push_back(piece);
-    handles.push_back(MPI_REQUEST_NULL);
-  }
-
-  std::vector<int> pending_peers() const {
-    std::vector<int> peers;
-    for (std::size_t i = 0; i < handles.size(); ++i)
-      if (handles[i] != MPI_REQUEST_NULL && (peers.empty() || peers.back() != pieces[i].peer))
-        peers.push_back(pieces[i].peer);
-    std::sort(peers.begin(), peers.end());
-    return peers;
-  }
-};
-
-struct Slot {
-  Exchange exchange;
-  std::uint64_t number = 0;
-  const std::byte* in = nullptr;
-  std::size_t block = 0, stride = 0;
-  Buffer<std::byte> received;  // the peers' blocks, from rank + 1 on
-  Requests receives, sends;
-  bool busy = false;
-};
 
 class Mpi final : public Transport {
  public:
@@ -292,7 +243,7 @@ class Mpi final : public Transport {
     do {
       const std::size_t bytes = std::min(slot.block - offset, config_.largest_message);
       const bool last = offset + bytes == slot.block;
-      requests.add({peer, static_cast<int>(bytes), tag_of(slot.exchange, slot.number, last)});
+      requests.add({peer, static_cast<int>(bytes), mpi::tag_of(slot.exchange, slot.number, last)});
       start(offset, requests.pieces.back(), &requests.handles.back());
       offset += bytes;
     } while (offset < slot.block);
@@ -351,8 +302,8 @@ class Mpi final : public Transport {
   }
 
   static std::string describe_piece(int bytes, int tag) {
-    return fmt::format("{} bytes{} ({})", bytes, is_last(tag) ? "" : " and further ones",
-                       name(kind_of(tag)));
+    return fmt::format("{} bytes{} ({})", bytes, mpi::is_last(tag) ? "" : " and further ones",
+                       name(mpi::kind_of(tag)));
   }
 
   // Peers may be dead, so nothing here waits. A receive may still be written to, so its memory is

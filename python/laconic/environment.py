@@ -1,4 +1,4 @@
-"""Where this process sits, as torchrun, mpirun or SLURM tell it."""
+"""Where this process sits, as torchrun, mpirun or SLURM set it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Launch:
-    """What the launcher said; a world of one when nobody did."""
+    """What the launcher set; a world of one when nobody did."""
 
     launcher: str
     rank: int = 0
@@ -71,25 +71,25 @@ def attempt() -> str:
 
 
 def init_process_group(backend: str = "gloo", **options) -> None:
-    """torch.distributed.init_process_group with what torchrun, mpirun or srun tell; nothing in a world of one.
+    """torch.distributed.init_process_group with what torchrun, mpirun or srun set; nothing in a world of one.
 
-    Outside torchrun, MASTER_ADDR must name the machine of rank 0; the port is 29500 unless MASTER_PORT says another.
+    Outside torchrun, MASTER_ADDR must name the machine of rank 0; the port is 29500 unless MASTER_PORT names another.
 
     >>> import laconic
     >>> laconic.init_process_group()  # no launcher: a world of one
     """
     import torch.distributed as dist
 
-    told = launch()
-    if told.world_size == 1 and told.launcher != "torchrun" or dist.is_initialized():
+    found = launch()
+    if found.world_size == 1 and found.launcher != "torchrun" or dist.is_initialized():
         return
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29500")
-    os.environ.setdefault("LOCAL_RANK", str(told.local_rank))
+    os.environ.setdefault("LOCAL_RANK", str(found.local_rank))
     if attempt() != "0" and "store" not in options:
         from torch.distributed.rendezvous import rendezvous
 
         patience = {name: value for name, value in options.items() if name == "timeout"}
-        store, _, _ = next(rendezvous("env://", told.rank, told.world_size, **patience))
+        store, _, _ = next(rendezvous("env://", found.rank, found.world_size, **patience))
         options["store"] = dist.PrefixStore(f"attempt{attempt()}", store)
-    dist.init_process_group(backend, rank=told.rank, world_size=told.world_size, **options)
+    dist.init_process_group(backend, rank=found.rank, world_size=found.world_size, **options)

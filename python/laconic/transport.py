@@ -25,7 +25,7 @@ ALL_TO_ALL, ALL_GATHER, BROADCAST = range(3)
 
 _DEFAULT_TIMEOUT = timedelta(minutes=5)
 _LOOK = timedelta(seconds=1)  # how long a wait goes on before it looks whether others gave up
-_GRACE = 5.0  # seconds that the others have to say that they are alive
+_GRACE = 5.0  # seconds that the others have to report that they are alive
 
 _ANEW = "make another optimizer, on all ranks, and go on from a checkpoint"
 
@@ -138,7 +138,7 @@ class Group:
         if self._group is None:
             raise Error("transport", f"the group of this optimizer is closed: {_ANEW}")
 
-    # What the package itself says to the others.
+    # What the package itself sends to the others.
 
     def gather(self, mine: torch.Tensor) -> torch.Tensor:
         """Every rank's row; `mine` has the same shape everywhere."""
@@ -225,7 +225,7 @@ class Group:
         self._store_is_silent = asking.is_alive()
 
     def _diagnosis(self, error: RuntimeError) -> Error:
-        """Who is missing: every rank that still lives says so in the store when an exchange fails."""
+        """Who is missing: every rank that still lives notes it in the store when an exchange fails."""
         missing = {rank for rank in range(self.size) if rank != self.rank}
         until = time.monotonic() + _GRACE
         answered: list[bool] = []

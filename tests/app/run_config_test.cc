@@ -43,15 +43,16 @@ TEST(RunConfig, IsReadFromToml) {
   EXPECT_EQ(config.optimizer.exchange, ExchangeForm::kCount);
 }
 
-// Its default differs from Adam's, so it is kept apart.
+// Its default is the method's.
 TEST(RunConfig, AnOptionGoesToTheMethodWhicheverIsNamedFirst) {
   const auto beta2 = [](std::initializer_list<Assignment> assignments) {
-    return resolved(with(assignments)).optimizer.sign_beta2;
+    return validated(resolved(with(assignments)).optimizer).beta2;
   };
   EXPECT_EQ(beta2({{"run.optimizer", "lion"}}), 0.99);
   EXPECT_EQ(beta2({{"optimizer.beta2", "0.999"}, {"run.optimizer", "lion"}}), 0.999);
   EXPECT_EQ(beta2({{"run.optimizer", "lion"}, {"optimizer.beta2", "0.95"}}), 0.95);
-  EXPECT_EQ(beta2({{"optimizer.beta2", "0.95"}, {"run.optimizer", "adamw"}}), 0.99);
+  EXPECT_EQ(beta2({{"optimizer.beta2", "0.95"}, {"run.optimizer", "adamw"}}), 0.95);
+  EXPECT_EQ(beta2({{"run.optimizer", "adamw"}}), 0.999);
 }
 
 TEST(RunConfig, TomlErrorsNameFileAndLine) {

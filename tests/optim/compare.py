@@ -233,7 +233,7 @@ def local_cases():
     yield local(2, 9000, lr="warm-up", every=6, codec="top-k", feedback="decay", top_k=100)
     yield local(3, 4097, every=5, codec="top-k", codec_down="int4", outer="nesterov", fragments=2, delay=2, top_k=40)
     yield local(4, 200, every=4, codec="int4", codec_down="int8", feedback="decay")
-    yield local(2, 4097, every=8, inner="lion", sign_beta2=0.98, outer="nesterov", codec="int8")
+    yield local(2, 4097, every=8, inner="lion", beta2=0.98, outer="nesterov", codec="int8")
     yield local(3, 200, lr="zeros", every=5, inner="lion", fragments=3, outer="momentum")
     synced = (3, 8, 9, 30, 31, 33, 100)
     yield local(2, 200, every=8, outer="nesterov", codec="int8", synchronize_at=synced, note="synchronize")

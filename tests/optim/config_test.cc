@@ -51,7 +51,6 @@ OptimizerConfig nothing_default() {
           .double_every = kAuto,
           .max_interval = 8,
           .beta = 0.95,
-          .sign_beta2 = 0.6,
           .exchange = ExchangeForm::kSingleRound,
           .form = RandomForm::kCount,
           .momentum_sync_every = 100,
@@ -120,13 +119,16 @@ TEST(OptimizerConfig, SignsOfGradientsAreRefusedWithTheReasonAndWhatToUse) {
   }
 }
 
-TEST(OptimizerConfig, MethodsMayKeepOptionsOfOneNameApart) {
+TEST(OptimizerConfig, MethodsMayHaveOtherDefaultsForOneName) {
   EXPECT_EQ(method_named("lion").find("beta2")->default_text(), "0.99");
   EXPECT_EQ(method_named("adamw").find("beta2")->default_text(), "0.999");
   const OptimizerConfig config = with("beta2", "0.95", {.algorithm = "distributed-lion"});
-  EXPECT_EQ(config.sign_beta2, 0.95);
-  EXPECT_EQ(config.beta2, 0.999);
+  EXPECT_EQ(config.beta2, 0.95);
   EXPECT_EQ(to_text(config).at("beta2"), "0.95");
+  EXPECT_EQ(validated({.algorithm = "lion"}).beta2, 0.99);
+  EXPECT_EQ(validated({.algorithm = "adamw"}).beta2, 0.999);
+  EXPECT_EQ(validated({.algorithm = "local-steps"}).beta2, 0.999);
+  EXPECT_EQ(validated({.algorithm = "local-steps", .inner = "lion"}).beta2, 0.99);
   OptimizerConfig read;
   for (const auto& [field, value] : to_text(config)) set(read, field, value);
   EXPECT_EQ(read, config);

@@ -29,11 +29,10 @@ DEFAULTS = {
     "quant_block": 256,
     "scale_block": 4096,
     "beta1": 0.9,
-    "beta2": 0.999,
+    "beta2": None,
     "epsilon": 1e-8,
     "bias_correction": True,
     "momentum": 0.9,
-    "sign_beta2": 0.99,
     "weight_decay": 0.0,
     "total_steps": None,
 }
@@ -65,6 +64,8 @@ class LocalSteps:
         self.feedback = self.feedback or ("decay" if signs else "full")
         if self.feedback_decay is None:
             self.feedback_decay = 0.8 if signs else 0.95
+        if self.beta2 is None:
+            self.beta2 = 0.99 if self.inner == "lion" else 0.999
         if self.outer_lr is None:
             self.outer_lr = 0.7 if self.outer == "nesterov" else 1.0
         self.n, self.t, self.open = ranks, 0, False
@@ -124,7 +125,7 @@ class LocalSteps:
             x = kept - f32(lr) * m
         elif self.inner == "lion":
             c = f32(self.beta1) * self.m + f32(1.0 - self.beta1) * g
-            m, v = f32(self.sign_beta2) * self.m + f32(1.0 - self.sign_beta2) * g, self.v
+            m, v = f32(self.beta2) * self.m + f32(1.0 - self.beta2) * g, self.v
             x = kept - f32(lr) * np.sign(c)
         else:
             m = f32(self.beta1) * self.m + f32(1.0 - self.beta1) * g

@@ -83,6 +83,41 @@ TEST(ForecastOf, OneBitAndDenseIsAsTheFormulasSay) {
   EXPECT_EQ(coded.bytes_between, 2 * (kRanks - 1) * (message + kHeader));
 }
 
+// Lion Cub: on some steps the momenta travel beside the votes, in eight bits.
+TEST(ForecastOf, AverageMomentaAreCounted) {
+  constexpr std::size_t kWeights = 50'001, kBucket = 20'000;
+  constexpr int kEvery = 3, kSteps = 30;
+  for (const int per_node : {1, 2}) {
+    const plan::Cluster cluster{
+        .nodes = 4 / per_node, .per_node = per_node, .inter = {}, .intra = {}};
+    const OptimizerConfig config{.algorithm = "distributed-lion",
+                                 .momentum_sync_every = kEvery,
+                                 .ranks_per_node = per_node == 1 ? kFlat : per_node,
+                                 .bucket_elements = kBucket};
+    const Rounds rounds = method_named(config.algorithm).rounds(config, kSteps);
+    EXPECT_EQ(rounds.momentum, kSteps / kEvery);
+    const plan::Work work{.parameters = kWeights, .bucket_elements = kBucket};
+    const plan::MethodStep method{.algorithm = config.algorithm,
+                                  .topology = plan::Topology::kNodes};
+    const plan::Average all = plan::predict(cluster, work, {}, method, rounds);
+    run_ranks(4, [&](Transport& world) {
+      std::vector<float> weights(kWeights, 1.0F), gradient = values_of(world.rank(), 0, kWeights);
+      const auto optimizer = make_optimizer(
+          config, {.weights = weights, .gradient = gradient, .groups = {}, .ranges = {}}, world);
+      for (int t = 0; t < kEvery; ++t) optimizer->step(1e-3);  // the first also compares weights
+      double inside = 0, between = 0;
+      for (int t = 0; t < kEvery; ++t) {
+        optimizer->step(1e-3);
+        inside += static_cast<double>(optimizer->stats().bytes_inside);
+        between += static_cast<double>(optimizer->stats().bytes_between);
+      }
+      EXPECT_NEAR(kEvery * all.mean.bytes_inside, inside, 1e-6 * inside);
+      EXPECT_NEAR(kEvery * all.mean.bytes_between, between, 1e-6 * between);
+      EXPECT_NEAR(kEvery * all.coded.bytes_between, between, 1e-6 * between);
+    });
+  }
+}
+
 // Several buckets, the last of them short.
 TEST(ForecastOf, AStepHasTheBytesThatAnOptimizerReports) {
   constexpr std::size_t kWeights = 50'001, kBucket = 20'000;

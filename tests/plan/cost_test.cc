@@ -139,7 +139,7 @@ TEST(Forecast, OfOneBucketWithoutSlicesIsTheSumOfItsParts) {
   speeds.message = 1e-3;
   const double message = 4 * kChunk / kRate + kLatency;
   const double coding = kElements * (speeds.copy + speeds.methods.at("adamw").exact.after) +
-                        kChunk * 2 * speeds.add_voice;
+                        kChunk * 2 * speeds.add_values;
   const Work work{.parameters = 65'536, .step_seconds = 1};
   EXPECT_NEAR(predict(cluster, work, speeds, {}).seconds,
               1 + coding + 2 * (message + speeds.message), 1e-9);

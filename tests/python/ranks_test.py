@@ -81,6 +81,22 @@ def test_the_way_of_the_exchange_may_be_left_to_measurement(rank, ranks):
 
 
 @over(2)
+def test_the_codec_may_be_left_to_measurement(rank, ranks):
+    for make in (laconic.AdamW, laconic.SGD, laconic.Lion, laconic.LAMB):
+        model = network()
+        optimizer = make(model.parameters(), lr=1e-3, exchange="auto")
+        train(model, optimizer, 8, rank)
+        path = optimizer.stats()["exchange"]
+        buckets = len(optimizer._core.buckets)
+        named = {part.split(" in ")[0] for part in path.split(", ")}
+        assert named and named <= {"fp32", "bf16", "int8", "int4"}, path
+        assert buckets > 1 or path in ("fp32", "bf16", "int8", "int4")
+        assert same_on_all_ranks(flat(model))
+    with pytest.raises(laconic.InvalidArgument, match="strict"):
+        laconic.AdamW(network().parameters(), lr=1e-3, exchange="auto", strict=True)
+
+
+@over(2)
 def test_ddp_hands_its_gradients_over(rank, ranks):
     for views in (False, True):
         for name, make in makers(bucket_mb=SMALL).items():

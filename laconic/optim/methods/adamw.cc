@@ -46,6 +46,7 @@ Method adamw_method() {
       .defaults = {{"weight_decay", "1e-2"}},
       .exact = true,
       .coded_with = gradient_codec,
+      .choices = gradient_choices,
       .inner = true,
       .cost = {.state = 8, .exact = {0, 1.23e-9}, .coded = {}},
       .sweeps = {.exact = "adam"},

@@ -13,13 +13,15 @@ using C = OptimizerConfig;
 constexpr Word kVoteForms[] = {word("vote", RandomForm::kTwoRound),
                                word("count", RandomForm::kCount)};
 
+constexpr const char* kMomentumCodec = "int8";
+
 // m is each rank's own. Every rank votes with the sign of c = beta1*m + (1-beta1)*g, and the result
 // of the vote moves the weights. On exact paths the mean of the signs does.
 class DistributedLion final : public Rule {
  public:
   explicit DistributedLion(const Bucket& bucket)
       : Rule(bucket), m_(bucket.x.size()), mean_(make_coded(std::string(kVote))) {
-    if (bucket.config->momentum_sync_every > 0) sync_ = make_plain("int8");
+    if (bucket.config->momentum_sync_every > 0) sync_ = make_plain(kMomentumCodec);
   }
 
   void step(const Step& step) override {
@@ -56,11 +58,11 @@ std::vector<Option> vote_options() {
                     "replace the momenta by their mean, in eight bits, every so many steps (Lion "
                     "Cub); 0: never")
                     .in("steps"));
-  all.push_back(option<&C::exchange>("exchange", "two-round, single-round, count or auto",
-                                     word_only,
+  all.push_back(option<&C::exchange>("exchange", "two-round or auto", word_only,
                                      "auto: the exact mean of the signs instead of the vote where "
                                      "that is measured to be faster; otherwise the vote",
                                      kForms)
+                    .taking(kTwoRoundOrAuto)
                     .changeable());
   return all;
 }
@@ -83,13 +85,19 @@ Method distributed_lion_method() {
       .options = vote_options(),
       .defaults = {{"lr", "1e-4"}},
       .rates = lion_rates(),
+      .momentum_codec = kMomentumCodec,
       .cost = {.state = 4, .exact = {0.70e-9, 0.60e-9}, .coded = {0.70e-9, 0.40e-9}},
       .sweeps = {.before = "vote-moments", .after = "sign-step"},
       .make_rule = [](const Bucket& bucket) -> std::unique_ptr<Rule> {
         return std::make_unique<DistributedLion>(bucket);
       },
       .make_schedule = [](const C&) { return every_step(Step::Kind::kCoded); },
-      .rounds = [](const C&, std::int64_t steps) { return Rounds{.steps = steps, .coded = steps}; },
+      .rounds =
+          [](const C& config, std::int64_t steps) {
+            const std::int64_t every = config.momentum_sync_every;
+            return Rounds{
+                .steps = steps, .coded = steps, .momentum = every > 0 ? steps / every : 0};
+          },
   };
 }
 

@@ -43,6 +43,7 @@ Method lamb_method() {
       .rates = trust_rates(),
       .exact = true,
       .coded_with = gradient_codec,
+      .choices = gradient_choices,
       // AdamW's, in proportion to the bytes moved.
       .cost = {.state = 8, .exact = {0, 2.1e-9}, .coded = {}},
       .sweeps = {.exact = "adam-by-tensor"},

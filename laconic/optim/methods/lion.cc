@@ -40,6 +40,7 @@ Method lion_method() {
       .rates = lion_rates(),
       .exact = true,
       .coded_with = gradient_codec,
+      .choices = gradient_choices,
       .inner = true,
       .cost = {.state = 4, .exact = {0, 0.82e-9}, .coded = {}},
       .sweeps = {.exact = "signed-momentum"},

@@ -125,6 +125,10 @@ void complete(C& config) {
   if (config.delay == kWholeInterval) config.delay = config.every / config.fragments;
   if (config.delay == kEighthOfInterval) config.delay = std::max<std::int64_t>(1, config.every / 8);
   check_spacing(config);
+  if (config.inner != kNoInner)
+    if (const Option* beta2 = method_named(config.inner).find("beta2");
+        beta2 != nullptr && config.beta2 == kDefault)
+      beta2->read(*beta2, config, beta2->by_default);
   if (config.outer_lr == kDefault) config.outer_lr = config.outer == Outer::kNesterov ? 0.7 : 1;
   const bool momentum = config.outer == Outer::kNesterov || config.outer == Outer::kMomentum;
   const bool diverges = momentum && config.codec == GradientCodec::kSign;
@@ -136,7 +140,6 @@ void complete(C& config) {
 constexpr Word kOuters[] = {word("average", Outer::kAverage), word("nesterov", Outer::kNesterov),
                             word("momentum", Outer::kMomentum), word("sign", Outer::kSign),
                             word(kDefaultText, kDefaultOuter)};
-constexpr Word kByMethod[] = {word(kDefaultText, kDefault)};
 constexpr Word kDelays[] = {word(kDefaultText, kDefault), word("interval", kWholeInterval),
                             word("eighth", kEighthOfInterval)};
 constexpr Word kMerges[] = {word(kDefaultText, kDefault), word("none", -2)};
@@ -222,9 +225,9 @@ std::vector<Option> all_options() {
     all.insert(all.end(), more.begin(), more.end());
   all.push_back(option<&C::momentum>("momentum", kBelowOne, below_one,
                                      "inner = sgdm: decay of its momentum"));
-  all.push_back(option<&C::sign_beta2>("sign_beta2", kBelowOne, below_one,
-                                       "inner methods that step by signs: decay of the momentum, "
-                                       "in place of beta2"));
+  const auto beta2 = std::ranges::find(all, "beta2", &Option::name);
+  beta2->by_default = "";
+  beta2->help = "decay of the inner method's second moment, or momentum; default: that method's";
   return all;
 }
 

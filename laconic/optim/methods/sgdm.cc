@@ -49,6 +49,7 @@ Method sgdm_method() {
                 {"bert-large", 0.05}},
       .exact = true,
       .coded_with = gradient_codec,
+      .choices = gradient_choices,
       .inner = true,
       .cost = {.state = 4, .exact = {0, 0.82e-9}, .coded = {}},
       .sweeps = {.exact = "momentum-sgd"},

@@ -25,7 +25,7 @@ class ChainedMean:
         return bits.view(-1).to(torch.float32).mul_(2).sub_(1)
 
     def code(self, values: torch.Tensor, error: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Scale and bits of values + error; error takes what they do not say."""
+        """Scale and bits of values + error; error takes what they leave out."""
         values = values.add_(error)
         scale = values.norm() / values.numel() ** 0.5
         signs = values.sign().add_(1).bool().float().mul_(2).sub_(1)

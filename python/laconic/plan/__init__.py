@@ -25,6 +25,7 @@ def _prepared(
     form: str = "two-round",
     bf16: bool = False,
     dense_codec: str = "",
+    momentum_sync_every: int = 0,
     total_steps: int = 100_000,
     recipe: str = "",
     backward_share: float = 2 / 3,
@@ -34,7 +35,7 @@ def _prepared(
     ready: Sequence[float] = (),
     speeds: dict[str, float] | None = None,
     slices: int = 8,  # those of an exchange over torch.distributed
-) -> tuple[_core.Scene, _core.Method, int, str]:
+) -> tuple[_core.Scene, _core.Method, _core.Length]:
     scene = _core.Scene()
     scene.nodes, scene.per_node = nodes, per_node
     for set_link, given in ((scene.set_inter, inter), (scene.set_intra, intra)):
@@ -44,7 +45,8 @@ def _prepared(
     for name, seconds in (speeds or {}).items():
         scene.set_speed(name, seconds)
     scene.code_faster(threads)
-    return scene, _core.Method(optimizer, exchange, form, bf16, dense_codec), total_steps, recipe
+    method = _core.Method(optimizer, exchange, form, bf16, dense_codec)
+    return scene, method, _core.Length(total_steps, momentum_sync_every, recipe)
 
 
 def predict(optimizer: str, **options: Any) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def predict(optimizer: str, **options: Any) -> dict[str, Any]:
     Needed: `parameters`, `step_seconds` (forward and backward of one rank), `nodes`. Else: `per_node` (ranks, 1); `inter`,
     `intra` (links: "10gbit,20us" or (bytes a second, seconds); one without limits); `exchange` (flat; nodes: exact inside a
     node; all-reduce: what others offer for dense steps); `bf16` (dense steps), or `dense_codec` (fp32, bf16, int8, int4: the
-    same in methods with that option); `total_steps` (100,000, for the default schedules) or a published `recipe`;
+    same in methods with that option); `momentum_sync_every` (0: never; distributed-lion); `total_steps` (100,000, for the default schedules) or a published `recipe`;
     `backward_share` (2/3); `bucket_elements`; `threads` (1, of the recorded coding speed, or of `speeds`, as `laconic plan
     --probe --json` gives them); `shares_cores` (coding takes turns with backward);
     `ready` (the share of backward after which each bucket is ready; else in proportion); `slices` (8, of a long message).

@@ -1,4 +1,4 @@
-"""The command `python -m laconic.plan`: measures the links of a process group and says what steps would cost on them."""
+"""The command `python -m laconic.plan`: measures the links of a process group and predicts what steps would cost on them."""
 
 import argparse
 import sys
@@ -67,7 +67,7 @@ def _links() -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m laconic.plan", description="Measures the links of a process group, and says what steps would cost on them."
+        prog="python -m laconic.plan", description="Measures the links of a process group, and predicts what steps would cost on them."
     )
     parser.add_argument("--params", type=_count, required=True, help="parameters of the model")
     parser.add_argument("--step-ms", type=float, required=True, help="forward and backward of one rank alone")
