@@ -3,8 +3,8 @@
 
 #include "laconic/collective/coder.h"
 #include "laconic/collective/layout.h"
-#include "laconic/core/buffer.h"
 #include "laconic/core/error.h"
+#include "laconic/device/memory.h"
 
 namespace laconic::inline collective {
 namespace {
@@ -102,7 +102,8 @@ class FeedbackCoder final : public Coder {
   float join_factor_, factor_;
   Place place_;
   std::span<float> pending_;
-  Buffer<float> worker_, server_, zeros_;
+  Memory<float> worker_;
+  Buffer<float> server_, zeros_;  // owners combine on the host
   Round round_;
   double sent_ = 0, residual_ = 0;  // squared norms of a sample
   std::uint64_t bad_ = 0;
@@ -124,7 +125,7 @@ FeedbackCoder::FeedbackCoder(const MeanConfig& config, const Place& place, Devic
           1.0 / (static_cast<double>(place.nodes) * (exact_ ? place.per_node : 1)))),
       place_(place),
       pending_(config.pending),
-      worker_(worker_policy_.keeps && config.pending.empty() ? place.shard_count : 0),
+      worker_(device, worker_policy_.keeps && config.pending.empty() ? place.shard_count : 0),
       server_(server_policy_.keeps ? place.chunk_count : 0),
       zeros_(!exact_ && !server_policy_.keeps ? kTile : 0) {
   const auto asked = make_codec(config.codec, options_of(config));
@@ -215,7 +216,8 @@ std::vector<State> FeedbackCoder::state() {
                    .values = server_.span(),
                    .spread = Spread::kOwned,
                    .begin = place_.chunk_begin,
-                   .role = Role::kResidual});
+                   .role = Role::kResidual,
+                   .of_host = true});
   return all;
 }
 

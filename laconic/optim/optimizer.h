@@ -74,6 +74,10 @@ struct Model {
   // range. Ranges then cover the weights. Costs two hashes of the weights per step of such a method.
   // Other methods go on from what was written anyway.
   bool watched = false;
+  // Weights and gradient are memory of the config's device. Otherwise, and where that is not the
+  // CPU, the device works on copies: it takes the weights in begin(), each bucket's gradient when it
+  // is ready, and gives the weights back in step().
+  bool on_device = false;
 };
 
 // What a rank asks for at the end of a step. One rank that abandons is enough for all, then one
@@ -144,6 +148,7 @@ class SavedState {
   virtual NamedRange bucket(int index) const = 0;
   virtual std::int64_t steps_taken() const noexcept = 0;
 
+  // Memory of the host, on every device: what is written there counts from restored() on.
   // Names are unique and equal on all ranks. Entries of bucket i are prefixed "bucket<i>/"; kMean
   // and kOwned entries always belong to a bucket. The first call starts the rules, as begin() does.
   virtual std::vector<State> state() = 0;
