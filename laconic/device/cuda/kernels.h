@@ -86,7 +86,8 @@ constexpr std::int64_t item_of(std::int64_t block) {
 
 // Runs a kernel on fibers of the calling thread, for the emulated device: `arguments` has
 // Kernel::arguments bytes, and memory is the host's. The order of threads follows from `seed`.
-// False: there is no such kernel.
-bool run_on_fibers(std::string_view kernel, Grid grid, const void* arguments, unsigned seed);
+// Stuck: threads wait for others that do not come, which is an error of the kernel.
+enum class Emulation : std::uint8_t { kDone, kUnknown, kStuck };
+Emulation run_on_fibers(std::string_view kernel, Grid grid, const void* arguments, unsigned seed);
 
 }  // namespace laconic::cuda
