@@ -41,15 +41,16 @@ class FeedbackCoder final : public Coder {
 
   Sizes sizes(std::size_t capacity) const override { return sizes_of(codecs_, capacity); }
   void share(const Range& range, const Source& source, std::span<std::byte> out) override;
-  void encode(const Range& range, const Source& source, std::span<std::byte> out) override;
+  void encode(std::span<const Range> ranges, const Source& source,
+              std::span<std::byte> out) override;
   void encode_node(const Range& range, std::span<const std::byte* const> shares,
                    std::span<std::byte> out) override {
-    encode(range, NodeSum{shares, join_factor_, range.begin}, out);
+    encode({&range, 1}, NodeSum{shares, join_factor_, range.begin}, out);
   }
   void combine(const Range& range, std::span<const std::byte* const> messages,
                std::span<std::byte> out) override;
-  void decode(const Range& range, std::span<const std::byte> message, int owner,
-              const Sink& sink) override;
+  void decode(std::span<const Range> ranges, std::span<const std::byte* const> messages,
+              std::span<const int> owners, const Sink& sink) override;
 
   void begin(const Round& round) override {
     Coder::begin(round);
@@ -145,16 +146,22 @@ void FeedbackCoder::share(const Range& range, const Source& source, std::span<st
                 bad_);
 }
 
-void FeedbackCoder::encode(const Range& range, const Source& source, std::span<std::byte> out) {
-  open(up(), range, out);
-  const EncodeResult result = device_.encode({.to = job(up(), range, worker_residual(range), out),
+void FeedbackCoder::encode(std::span<const Range> ranges, const Source& source,
+                           std::span<std::byte> out) {
+  const Range& first = ranges.front();
+  const std::size_t size = out.size() / ranges.size();
+  for (std::size_t i = 0; i < ranges.size(); ++i)
+    open(up(), ranges[i], out.subspan(i * size, size));
+  const EncodeResult result = device_.encode({.to = job(up(), first, worker_residual(first), out),
                                               .source = source,
                                               .spent = exact_ ? pending_.data() : nullptr,
-                                              .sampled_from = place_.shard_begin});
+                                              .sampled_from = place_.shard_begin},
+                                             ranges, size);
   bad_ += result.bad;
   sent_ += result.sent;
   residual_ += result.residual;
-  seal(up(), range, out);
+  for (std::size_t i = 0; i < ranges.size(); ++i)
+    seal(up(), ranges[i], out.subspan(i * size, size));
 }
 
 void FeedbackCoder::combine(const Range& range, std::span<const std::byte* const> messages,
@@ -169,14 +176,18 @@ void FeedbackCoder::combine(const Range& range, std::span<const std::byte* const
   seal(down(), range, out);
 }
 
-void FeedbackCoder::decode(const Range& range, std::span<const std::byte> message, int owner,
+void FeedbackCoder::decode(std::span<const Range> ranges,
+                           std::span<const std::byte* const> messages, std::span<const int> owners,
                            const Sink& sink) {
-  check(down(), message, range, owner);
+  const std::size_t size = sizes(ranges.front().capacity).down;
+  for (std::size_t i = 0; i < ranges.size(); ++i)
+    check(down(), {messages[i], size}, ranges[i], owners[i]);
   device_.decode({.codec = &down(),
                   .block = block_of(down()),
-                  .range = range,
-                  .message = message.data(),
-                  .sink = sink});
+                  .range = ranges.front(),
+                  .message = messages.front(),
+                  .sink = sink},
+                 ranges, messages);
 }
 
 EncodeJob FeedbackCoder::job(const Codec& codec, const Range& range, const Residual& residual,

@@ -13,6 +13,7 @@ class Codec;
 namespace laconic::inline device {
 
 // Of a mean (device/jobs.h): values to messages, messages to one, one to a sink.
+struct Range;
 struct ShareValues;
 struct EncodeValues;
 struct EncodeResult;
@@ -81,6 +82,19 @@ class Device {
   virtual void vote(const CastVotes& job) = 0;
   virtual void count(const CountSigns& job) = 0;
   virtual void read(const ReadSigns& job) = 0;
+
+  // The same for several ranges of equal capacity: the job is that of the first, whose message is
+  // followed by the others', `stride` bytes apart; or one message for each. One launch where the
+  // device has kernels.
+  virtual EncodeResult encode(const EncodeValues& first, std::span<const Range> ranges,
+                              std::size_t stride);
+  virtual void decode(const DecodeMessage& first, std::span<const Range> ranges,
+                      std::span<const std::byte* const> messages);
+  virtual void draw(const DrawSigns& first, std::span<const Range> ranges, std::size_t stride);
+  virtual void vote(const CastVotes& first, std::span<const Range> ranges, std::size_t stride);
+  // Extras lie as far from the bits in all messages.
+  virtual void read(const ReadSigns& first, std::span<const Range> ranges,
+                    std::span<const std::uint8_t* const> bits);
 
   // Before the first combine of so many messages, or count of so many ranks.
   virtual void reserve(const Codec* codec, std::size_t messages) = 0;

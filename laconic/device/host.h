@@ -31,6 +31,11 @@ class HostDevice final : public Device {
   void count(const CountSigns& job) override;
   void read(const ReadSigns& job) override;
   void reserve(const Codec* codec, std::size_t messages) override;
+  using Device::decode;
+  using Device::draw;
+  using Device::encode;
+  using Device::read;
+  using Device::vote;
   Pool& pool() noexcept override { return pool_; }
 
  private:

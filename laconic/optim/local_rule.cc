@@ -96,8 +96,8 @@ void LocalRule::keep_resting() {
       for (std::size_t i = 0; i < all.size(); ++i)
         if (all[i].begin == piece.begin) rests_[i] = 1;
   }
-  residuals_.take(*bucket_.device, {},
-                  resting().empty() ? std::vector<State>{} : mean_->state(), resting());
+  residuals_.take(*bucket_.device, {}, resting().empty() ? std::vector<State>{} : mean_->state(),
+                  resting());
 }
 
 std::span<const Piece> LocalRule::kept_pieces() {

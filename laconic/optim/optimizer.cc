@@ -49,6 +49,12 @@ class FlatOptimizer final : public Optimizer {
         !dense() && transport_.size() > 1 && nodes_.nodes > 1 && spacing_.delay == 0;
     const bool chooses = coded_ways && config_.exchange == ExchangeForm::kAuto;
     may_switch_ = coded_ways && (chooses || config_.guard);
+    if (may_switch_ && !device_->is_host())
+      fail(Code::kInvalidArgument,
+           "device = {} with {}: exact exchanges that add residuals run on the CPU only; leave it "
+           "out, "
+           "or train with device = cpu",
+           config_.device, chooses ? "exchange = auto" : "guard");
     if (chooses && nodes_.per_node > 1) flat_ = make_nodes(*metered_, kFlat);
     if (model_.may_rest) rest_ = std::make_unique<Rest>(model_, *metered_, spacing_.fragments);
     shadow_.ranges = model_.ranges;
@@ -73,6 +79,8 @@ class FlatOptimizer final : public Optimizer {
     if (begun_) fail(Code::kInvalidArgument, "begin was called twice: finish the step first");
     begin_at(rates_.set(groups));
   }
+  void follow(void* stream) override { device_->follow_caller(stream); }
+  std::span<float> weights() override { return placement_.show(); }
   void take_up_weights() override {
     if (begun_) fail(Code::kInvalidArgument, "take_up_weights inside a step: call step() first");
     look_for_writes();
@@ -180,7 +188,8 @@ class FlatOptimizer final : public Optimizer {
            model_.weights.size());
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       const auto from = started_ ? rules_[b]->synced() : std::span<const float>(buckets_[b].x);
-      placement_.fetch_weights(from, buckets_[b].begin, out.subspan(buckets_[b].begin, from.size()));
+      placement_.fetch_weights(from, buckets_[b].begin,
+                               out.subspan(buckets_[b].begin, from.size()));
     }
   }
 
@@ -201,6 +210,7 @@ class FlatOptimizer final : public Optimizer {
   void redistribute(int bucket, const std::map<std::string, std::vector<float>>& whole) override {
     if (bucket == 0) {
       mirror_.take_up();
+      placement_.take_up();
       placement_.take_weights();
     }
     Step now = schedule_->plan(counters_, counters_.lr_before());
@@ -218,6 +228,7 @@ class FlatOptimizer final : public Optimizer {
 
   void restored() override {
     mirror_.take_up();
+    placement_.take_up();
     placement_.take_weights();
     started_ = counters_.t() > 0;
     step_ = {};
@@ -327,24 +338,23 @@ class FlatOptimizer final : public Optimizer {
   void add_bucket(const Cut& cut) {
     if (rest_) rest_->add_bucket(cut.begin, cut.count, cut.fragment);
     const bool has_gradient = !model_.gradient.empty();
-    buckets_.push_back(
-        {.config = &config_,
-         .nodes = courier_ ? &courier_->nodes() : &nodes_,
-         .flat = flat_.world ? &flat_ : nullptr,
-         .may_switch = may_switch_,
-         .device = device_.get(),
-         .shadow = &shadow_,
-         .rest = rest_.get(),
-         .deferred = defers(),
-         .courier = courier_.get(),
-         .fragment = cut.fragment,
-         .group = model_.groups[cut.group],
-         .now = rates_.of(cut.group),
-         .index = static_cast<int>(buckets_.size()),
-         .begin = cut.begin,
-         .x = placement_.weights().subspan(cut.begin, cut.count),
-         .g = has_gradient ? placement_.gradient().subspan(cut.begin, cut.count)
-                           : std::span<float>{}});
+    buckets_.push_back({.config = &config_,
+                        .nodes = courier_ ? &courier_->nodes() : &nodes_,
+                        .flat = flat_.world ? &flat_ : nullptr,
+                        .may_switch = may_switch_,
+                        .device = device_.get(),
+                        .shadow = &shadow_,
+                        .rest = rest_.get(),
+                        .deferred = defers(),
+                        .courier = courier_.get(),
+                        .fragment = cut.fragment,
+                        .group = model_.groups[cut.group],
+                        .now = rates_.of(cut.group),
+                        .index = static_cast<int>(buckets_.size()),
+                        .begin = cut.begin,
+                        .x = placement_.weights().subspan(cut.begin, cut.count),
+                        .g = has_gradient ? placement_.gradient().subspan(cut.begin, cut.count)
+                                          : std::span<float>{}});
     taken_.push_back(false);
     rules_.push_back(method_.make_rule(buckets_.back()));
     paths_.add(rules_.back()->switching(), rules_.back()->dense_switching());

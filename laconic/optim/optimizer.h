@@ -94,6 +94,10 @@ class Training {
  public:
   virtual ~Training() = default;
 
+  // The caller's calls below come from work on this stream (cudaStream_t, null: none) of the config's
+  // device. Gradients that are ready, and weights, are waited for there; and what the stream does
+  // after step() comes after the weights have moved. May change between calls.
+  virtual void follow(void* stream) { static_cast<void>(stream); }
   // The step's learning rate, before the first bucket is ready. Collective before the first step,
   // and on coded steps that may choose their path.
   virtual void begin(double lr) = 0;
@@ -142,6 +146,9 @@ class SavedState {
   virtual const OptimizerConfig& config() const noexcept = 0;
   // As given to make_optimizer, with groups and ranges filled in.
   virtual const Model& model() const noexcept = 0;
+  // The model's weights in memory of the host: its own, or a copy of what a device has now. What is
+  // written there counts from restored() on.
+  virtual std::span<float> weights() { return model().weights; }
   virtual Transport& transport() const noexcept = 0;
   // Bucket i covers bucket(i); a bucket never crosses a group. Later buckets are exchanged first.
   virtual int buckets() const noexcept = 0;

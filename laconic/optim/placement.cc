@@ -44,10 +44,26 @@ void Placement::give_gradient() {
 }
 
 std::span<const float> Placement::on_host() {
+  const bool shown = shown_;
+  const std::span<const float> all = show();
+  shown_ = shown;
+  return all;
+}
+
+std::span<float> Placement::show() {
   if (device_.is_host() || copies_) return model_.weights;
   if (host_.empty()) host_ = Buffer<float>(weights_.size());
+  device_.mark(kWeights);
+  device_.wait(kWeights);
   fetch(weights_, host_.span());
+  shown_ = true;
   return host_.span();
+}
+
+void Placement::take_up() {
+  if (!std::exchange(shown_, false)) return;
+  copy_to<float>(device_, host_.span(), weights_);
+  device_.release();
 }
 
 void Placement::fetch(std::span<const float> from, std::span<float> to_host) const {
@@ -57,8 +73,7 @@ void Placement::fetch(std::span<const float> from, std::span<float> to_host) con
 void Placement::fetch_weights(std::span<const float> from, std::size_t begin,
                               std::span<float> to_host) const {
   if (!copies_ || from.data() != weights_.data() + begin) return fetch(from, to_host);
-  if (!from.empty())
-    std::memcpy(to_host.data(), model_.weights.data() + begin, from.size_bytes());
+  if (!from.empty()) std::memcpy(to_host.data(), model_.weights.data() + begin, from.size_bytes());
 }
 
 std::vector<State> StateMirror::show(std::vector<State> states) {

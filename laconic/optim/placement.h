@@ -27,10 +27,15 @@ class Placement {
 
   // The model's weights in memory of the host, as they are now.
   std::span<const float> on_host();
+  // The same for others to write to. Where it is not the model's own memory, what they wrote counts
+  // after take_up().
+  std::span<float> show();
+  void take_up();
   // What the device has as `from`, in memory of the host.
   void fetch(std::span<const float> from, std::span<float> to_host) const;
   // The same where `from` may be the model's weights, from element `begin` on: then the caller's.
-  void fetch_weights(std::span<const float> from, std::size_t begin, std::span<float> to_host) const;
+  void fetch_weights(std::span<const float> from, std::size_t begin,
+                     std::span<float> to_host) const;
 
  private:
   const Model& model_;
@@ -39,6 +44,7 @@ class Placement {
   Memory<float> own_weights_, own_gradient_;
   std::span<float> weights_, gradient_;
   Buffer<float> host_;  // of on_host(), where the model's memory is the device's
+  bool shown_ = false;  // since the last take_up()
 };
 
 // State of a device as its owner shows it to others: in memory of the host. Where that is not the

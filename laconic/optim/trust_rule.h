@@ -21,7 +21,8 @@ std::map<std::string, double> trust_rates();
 template <class Base>
 class TrustRule : public Base {
  public:
-  explicit TrustRule(const Bucket& bucket) : Base(bucket), left_(*bucket.device, (bucket.x.size() + 63) / 64) {}
+  explicit TrustRule(const Bucket& bucket)
+      : Base(bucket), left_(*bucket.device, (bucket.x.size() + 63) / 64) {}
 
   bool by_tensor() const override { return true; }
   TensorPart part_of(const Step& step, std::int64_t rested, std::size_t begin,

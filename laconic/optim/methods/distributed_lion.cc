@@ -34,9 +34,7 @@ class DistributedLion final : public Rule {
   std::vector<State> state() override { return {{"m", m_.span(), Spread::kMean}}; }
   std::string describe() const override { return mean_->describe(); }
 
-  void redistribute(const Whole& whole, const Step&) override {
-    store(whole.at("m"), m_.span());
-  }
+  void redistribute(const Whole& whole, const Step&) override { store(whole.at("m"), m_.span()); }
 
  private:
   Memory<float> m_;
