@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <set>
 #include <vector>
 
 // Runs CUDA C++ on the CPU: every thread of a block is a fiber of the calling thread, and after every
@@ -79,6 +80,18 @@ struct Warp {
       {};  // in turns: a fast lane may be one exchange ahead of a slow one
 };
 
+// A barrier in the kernels' text.
+struct Barrier {
+  const char* file = nullptr;
+  int line = 0;
+
+  friend bool operator<(const Barrier& a, const Barrier& b) {
+    const int order =
+        a.file && b.file ? std::strcmp(a.file, b.file) : (a.file != nullptr) - (b.file != nullptr);
+    return order != 0 ? order < 0 : a.line < b.line;
+  }
+};
+
 struct Block {
   static constexpr std::size_t kStack = std::size_t{1} << 15;
 
@@ -92,6 +105,8 @@ struct Block {
   void (*body)(const void*) = nullptr;
   const void* arguments = nullptr;
   Dimensions index, grid;
+  Barrier left_out;            // for tests: threads do not wait here
+  std::set<Barrier> barriers;  // seen so far
 };
 inline Block& block() {
   static thread_local Block the_block;
@@ -191,7 +206,13 @@ struct ThreadIndex {
 inline constexpr ThreadIndex threadIdx{};
 #define blockIdx (laconic::fibers::block().index)
 
-inline void __syncthreads() { fibers::wait(fibers::block().all); }
+inline void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  fibers::Block& here = fibers::block();
+  const fibers::Barrier barrier{file, line};
+  if (here.now == 0) here.barriers.insert(barrier);
+  if (!(here.left_out < barrier) && !(barrier < here.left_out)) return;
+  fibers::wait(here.all);
+}
 inline std::uint32_t __ballot_sync(unsigned, bool mine) {
   const std::uint32_t* all = fibers::exchange(mine ? 1 : 0);
   std::uint32_t word = 0;
