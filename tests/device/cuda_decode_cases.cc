@@ -343,10 +343,16 @@ void add_decode_cases(Cases& cases) {
   add_store(cases, "rows", {.codec = "signs", .elements = 700, .rows = 2});
   add_store(cases, "rows", {.codec = "counts", .elements = 700, .rows = 2, .planes = 5});
   add_sgdm(cases, "bad pieces", bad);
-  add_sgdm(cases, "a tile", {.codec = "int8", .block = 256});
+  add_sgdm(cases, "counted", {.codec = "int8", .block = 256});
   add_lion(cases, "bad pieces", bad);
   add_lion(cases, "zeros", {.codec = "top-k", .elements = 500, .piece = 8192});
-  add_adamw(cases, "a tile", {.recorded = true}, false);
+  add_adamw(cases, "a tile, recorded", {.recorded = true}, false);
+  add_adamw(cases, "counted", {}, false);
+  add_adamw(cases, "counted", {.codec = "int8", .block = 256}, false);
+  add_moments(cases, "counted", {});
+  add_outer(cases, "Nesterov, counted", {.codec = "int4", .block = 256},
+            kernels::OuterRule::kNesterov, kernels::Follow::kEqual, kInf);
+  add_momentum(cases, "counted", {.codec = "sign"});
   add_adamw(cases, "bad pieces, parts", bad, true);
   add_adamw(cases, "denormals", {.codec = "bf16", .values = "denormal", .elements = 300}, false);
   add_moments(cases, "bad pieces", bad);
@@ -354,11 +360,11 @@ void add_decode_cases(Cases& cases) {
               {.elements = 4300, .block = 4032, .piece = 4032, .bad = {{4200, kNaN}}});
   add_momentum(cases, "dead elements", {.codec = "sign", .elements = 700, .rows = 2});
   add_momentum(cases, "denormals", {.values = "denormal", .elements = 300, .floor_block = 64});
-  add_pending(cases, "a tile", {.codec = "sign"}, false);
+  add_pending(cases, "counted", {.codec = "sign"}, false);
   add_pending(cases, "m stays, short blocks",
               {.codec = "sign", .elements = 900, .block = 64, .rows = 2, .floor_block = 64}, true);
   add_pending(cases, "one floor", {.elements = 4300, .floor_block = 0}, false);
-  add_sign_update(cases, "a tile", {.codec = "signs"});
+  add_sign_update(cases, "counted", {.codec = "signs"});
   add_sign_update(cases, "counts", {.codec = "counts", .elements = 300, .planes = 2});
   for (const auto rule : {kernels::OuterRule::kAverage, kernels::OuterRule::kNesterov,
                           kernels::OuterRule::kMomentum, kernels::OuterRule::kSign})

@@ -27,7 +27,7 @@ struct Options {
   unsigned rows = 1;
   std::size_t slice = 0, capacity = 0;
   kernels::Norm norm = kernels::Norm::kL2;
-  bool live = false, sampled = false, recorded = false;
+  bool live = false, sampled = false, recorded = false, spends = false;
   // full, pending, ema, decay, reset: what is kept; zeros, none: nothing is.
   std::string feedback = "full";
   std::vector<std::pair<std::size_t, float>> bad = {};       // of g or the values
@@ -215,7 +215,7 @@ void add_dense(Cases& cases, const std::string& name, const Options& o, bool bf1
                            .source = o.recorded ? Source(recording) : source.host,
                            .block = o.scale_block,
                            .falls_back = falls_back,
-                           .spent = spent.host,
+                           .spent = o.spends ? spent.host : nullptr,
                            .out = values.data()},
                found);
     codec->encode(values.data(), nullptr, {at.capacity, 0, at.capacity},
@@ -227,7 +227,7 @@ void add_dense(Cases& cases, const std::string& name, const Options& o, bool bf1
   c.launch(cuda::encode_grid(rows, at.rows),
            cuda::DenseArguments{.rows = rows,
                                 .out = {out.device, static_cast<std::int64_t>(stride)},
-                                .spent = spent.device,
+                                .spent = o.spends ? spent.device : nullptr,
                                 .recorded = o.recorded ? recorded.device : nullptr,
                                 .bad = bad.device,
                                 .source = source.device,
@@ -329,6 +329,22 @@ void add_sign_cases(Cases& cases) {
       {.elements = 500, .scale_block = 0, .rows = 2, .bad = {{400, kNaN}}});
 }
 
+// Whole tiles of the usual kind, for counts of bytes and instructions.
+void add_counted_cases(Cases& cases) {
+  for (const char* source : {"pending", "momentum", "values"})
+    add(cases, std::string(source) + ", counted",
+        {.source = source,
+         .elements = 65536,
+         .sampled = true,
+         .feedback = std::string(source) == "pending" ? "pending" : "full"});
+  for (const char* codec : {"int8", "int4"})
+    add(cases, "values checked, counted",
+        {.codec = codec, .source = "values checked", .sampled = true});
+  add(cases, "displacement, counted", {.codec = "top-k", .source = "displacement"});
+  add_dense(cases, "values, counted", {}, false, false);
+  add_dense(cases, "displacement, bf16, counted", {.source = "displacement"}, true, true);
+}
+
 void add_integer_cases(Cases& cases) {
   for (const char* codec : {"int8", "int4", "int2"}) {
     add(cases, "two blocks and a ragged end",
@@ -401,9 +417,10 @@ void add_dense_cases(Cases& cases) {
              .recorded = true,
              .bad = {{3, kNaN}, {290, 2e16F}}},
             false, true);
-  add_dense(cases, "pending, bf16",
-            {.source = "pending", .elements = 300, .scale_block = 64, .bad = {{3, kInf}}}, true,
-            true);
+  add_dense(
+      cases, "pending, bf16",
+      {.source = "pending", .elements = 300, .scale_block = 64, .spends = true, .bad = {{3, kInf}}},
+      true, true);
   add_dense(cases, "a displacement that is not finite",
             {.source = "displacement", .elements = 4300, .scale_block = 0, .bad = {{4200, kNaN}}},
             false, true);
@@ -437,6 +454,7 @@ void add_encode_cases(Cases& cases) {
   add_integer_cases(cases);
   add_top_k_cases(cases);
   add_dense_cases(cases);
+  add_counted_cases(cases);
 }
 
 }  // namespace laconic::testing

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -43,17 +46,42 @@ std::string difference(const Case& c) {
   return "";
 }
 
+// What is wrong, or nothing.
+std::string run(Case& c, unsigned seed) {
+  for (Case::Array& array : c.arrays)
+    if (!has_addresses(array)) std::ranges::copy(array.before, array.device.begin());
+  if (cuda::run_on_fibers(c.kernel, c.grid, c.arguments.data(), seed) != cuda::Emulation::kDone)
+    return "threads wait for others that do not come";
+  return difference(c);
+}
+
 TEST(CudaKernels, GiveTheHostsBitsOnFibers) {
   Cases cases = all_cases();
   for (Case& c : cases)
-    for (unsigned seed = 0; seed < 3; ++seed) {
-      for (Case::Array& array : c.arrays)
-        if (!has_addresses(array)) std::ranges::copy(array.before, array.device.begin());
-      ASSERT_EQ(cuda::run_on_fibers(c.kernel, c.grid, c.arguments.data(), seed),
-                cuda::Emulation::kDone)
-          << c.name;
-      EXPECT_EQ(difference(c), "") << c.name;
-    }
+    for (unsigned seed = 0; seed < 3; ++seed) EXPECT_EQ(run(c, seed), "") << c.name;
+}
+
+// In a child, since a kernel without a barrier may write anywhere.
+bool is_noticed(Cases& cases, const cuda::Barrier& barrier) {
+  const pid_t child = fork();
+  if (child == 0) {
+    cuda::leave_out(barrier);
+    const auto notices = [](Case& c) { return run(c, 1) != "" || run(c, 2) != ""; };
+    _exit(std::ranges::any_of(cases, notices) ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status != 0;
+}
+
+TEST(CudaKernels, NeedEveryBarrier) {
+  Cases cases = all_cases();
+  for (Case& c : cases) ASSERT_EQ(run(c, 0), "") << c.name;
+  const auto barriers = cuda::barriers_met();
+  EXPECT_GE(barriers.size(), 20);
+  EXPECT_FALSE(is_noticed(cases, {}));
+  for (const cuda::Barrier& barrier : barriers)
+    EXPECT_TRUE(is_noticed(cases, barrier)) << barrier.file << ":" << barrier.line;
 }
 
 TEST(CudaKernels, AllHaveCases) {

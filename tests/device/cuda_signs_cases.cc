@@ -94,7 +94,7 @@ void add(Cases& cases, const std::string& kernel, const std::string& name, const
 
 void add_signs_cases(Cases& cases) {
   for (const char* kernel : {"draw_signs", "cast_votes", "share_signs"}) {
-    add(cases, kernel, "a tile", {});
+    add(cases, kernel, "moments, counted", {});
     add(cases, kernel, "ragged rows, small numbers",
         {.values = "tiny", .elements = 333, .rows = 2, .recorded = true});
     add(cases, kernel, "bad blocks",

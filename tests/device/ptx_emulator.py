@@ -323,6 +323,8 @@ def _decode(program, op, x):
         return _shuffle(program, x)
     if op == "vote.sync.ballot.b32":
         return _ballot(program, x)
+    if name == "mov" and x[0][0] == "{":
+        return _split(program, kind, x)
     compute, to = _compute(program, name, parts, last, kind, x[1:]), program.numbers[x[0]]
     return lambda warp, on: warp.put(to, compute(warp), on)
 
@@ -330,6 +332,19 @@ def _decode(program, op, x):
 def _barrier(warp, on):
     assert on.all(), "not all lanes are at the barrier"
     warp.waits = True
+
+
+def _split(program, kind, x):
+    get, half = _get(program, x[1], kind), f"u{kind.itemsize // 2}"
+    targets = [None if one == "_" else program.numbers[one] for one in re.findall(r"[^{},\s]+", x[0])]
+
+    def work(warp, on):
+        halves = np.ascontiguousarray(get(warp)).view(half).reshape(32, 2)
+        for i, target in enumerate(targets):
+            if target is not None:
+                warp.put(target, np.ascontiguousarray(halves[:, i]), on)
+
+    return work
 
 
 def _get(program, text, kind):

@@ -143,6 +143,52 @@ def check_flags(kernels, _, architecture):
         print(f"{architecture}: {flag} is noticed in {len(noticed)} of {len(kernels.texts)} files")
 
 
+# Bytes of memory and instructions of warps, per element, at most.
+LIMITS = {
+    "encode_sign, sign pending, counted": (16.2, 2.5),
+    "decode_pending_sync, sign, counted": (20.2, 2.5),
+    "draw_signs, moments, counted": (20.2, 2.5),
+    "encode_sign, sign momentum, counted": (16.2, 2.5),
+    "encode_integers, int8 values checked, counted": (13.2, 2.5),
+    "decode_adamw, fp32, counted": (28.2, 2.5),
+}
+BANDWIDTH = {"A100": 1555e9, "H100": 3350e9}  # bytes per second, of the 40 GB and the SXM5 card
+MARK = "| kernel | of | bytes"
+
+
+def table_of(rows):
+    """Markdown, as in the documentation."""
+    cards = list(BANDWIDTH)
+    lines = [MARK + " | instructions | " + " | ".join(f"{card}, ms" for card in cards) + " |", "|---|---|" + "--:|" * (2 + len(cards))]
+    for case, bytes_, instructions in rows:
+        kernel, what = case.name.split(", ", 1)
+        times = [f"{1e8 * bytes_ / BANDWIDTH[card] * 1e3:.2f}" for card in cards]
+        lines.append(f"| `{kernel}` | {what.removesuffix(', counted')} | {bytes_:.2f} | {instructions:.2f} | " + " | ".join(times) + " |")
+    return "\n".join(lines)
+
+
+def check_counts(kernels, cases, architecture):
+    bodies, _ = kernels.bodies(architecture)
+    rows, seen = [], set()
+    for case in cases:
+        if not case.name.endswith("counted"):
+            continue
+        elements = next(array["before"][1] for array in case.arrays if array["name"] in ("m", "x")) / 4
+        count = case.run(Program(case.kernel, *bodies[case.kernel]), 0)
+        bytes_, instructions = (count.read + count.written) / elements, count.instructions / elements
+        rows.append((case, bytes_, instructions))
+        most = LIMITS.get(case.name)
+        seen.add(case.name)
+        assert most is None or (bytes_ <= most[0] and instructions <= most[1]), (case.name, bytes_, instructions)
+    assert set(LIMITS) <= seen, set(LIMITS) - seen
+    table = table_of(rows)
+    print(table)
+    page = (Path(__file__).resolve().parents[2] / "docs/explanation/gpu.md").read_text()
+    if f"NVRTC {kernels.nvrtc.version()}, {architecture}" in page:
+        begin = page.index(MARK)
+        assert page[begin:].startswith(table), "docs/explanation/gpu.md has another table"
+
+
 def main(folder, what, architectures):
     folder = Path(folder)
     try:
@@ -154,7 +200,7 @@ def main(folder, what, architectures):
     cases = [Case(row, data) for row in json.loads((folder / "index.json").read_text())]
     print(f"NVRTC {kernels.nvrtc.version()}")
     for architecture in architectures:
-        {"cases": check_cases, "barriers": check_barriers, "flags": check_flags}[what](kernels, cases, architecture)
+        {"cases": check_cases, "barriers": check_barriers, "flags": check_flags, "counts": check_counts}[what](kernels, cases, architecture)
     return 0
 
 

@@ -14,6 +14,8 @@
 #include <set>
 #include <vector>
 
+#include "laconic/device/cuda/kernels.h"
+
 // Runs CUDA C++ on the CPU: every thread of a block is a fiber of the calling thread, and after every
 // barrier and warp exchange the fibers go on in a new random order, so that no order that a kernel
 // wrongly counts on lasts. Include it before the kernels' text. Not a GPU: one block at a time, no
@@ -80,18 +82,6 @@ struct Warp {
       {};  // in turns: a fast lane may be one exchange ahead of a slow one
 };
 
-// A barrier in the kernels' text.
-struct Barrier {
-  const char* file = nullptr;
-  int line = 0;
-
-  friend bool operator<(const Barrier& a, const Barrier& b) {
-    const int order =
-        a.file && b.file ? std::strcmp(a.file, b.file) : (a.file != nullptr) - (b.file != nullptr);
-    return order != 0 ? order < 0 : a.line < b.line;
-  }
-};
-
 struct Block {
   static constexpr std::size_t kStack = std::size_t{1} << 15;
 
@@ -105,8 +95,8 @@ struct Block {
   void (*body)(const void*) = nullptr;
   const void* arguments = nullptr;
   Dimensions index, grid;
-  Barrier left_out;            // for tests: threads do not wait here
-  std::set<Barrier> barriers;  // seen so far
+  cuda::Barrier left_out;            // threads do not wait here
+  std::set<cuda::Barrier> barriers;  // met so far
 };
 inline Block& block() {
   static thread_local Block the_block;
@@ -208,9 +198,9 @@ inline constexpr ThreadIndex threadIdx{};
 
 inline void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   fibers::Block& here = fibers::block();
-  const fibers::Barrier barrier{file, line};
+  const Barrier barrier{file, line};
   if (here.now == 0) here.barriers.insert(barrier);
-  if (!(here.left_out < barrier) && !(barrier < here.left_out)) return;
+  if (here.left_out == barrier) return;
   fibers::wait(here.all);
 }
 inline std::uint32_t __ballot_sync(unsigned, bool mine) {
