@@ -137,7 +137,7 @@ LACONIC_HOST_DEVICE inline float mean_of_count(int plus, int voters) {
 }
 
 // Bits of the number of +1 among n ranks: ceil(log2(n + 1)).
-constexpr int planes_of(int ranks) noexcept {
+LACONIC_HOST_DEVICE constexpr int planes_of(int ranks) noexcept {
   int planes = 0;
   while ((1 << planes) <= ranks) ++planes;
   return planes;

@@ -4,12 +4,15 @@
 
 // Where a thread block works and how its threads meet. Kernels alone include this. Threads meet at
 // barriers, in shared memory and within a warp, never through global memory: a kernel ends instead.
+// Loops over elements stay rolled: many warps hide the memory's latency, and code stays small.
 #ifdef __CUDACC__
 #define LACONIC_KERNEL extern "C" __global__ void __launch_bounds__(laconic::cuda::kThreads)
 #define LACONIC_UNROLL _Pragma("unroll")
+#define LACONIC_ROLLED _Pragma("unroll 1")
 #else
 #define LACONIC_KERNEL static void
 #define LACONIC_UNROLL
+#define LACONIC_ROLLED
 #endif
 
 namespace laconic::cuda {

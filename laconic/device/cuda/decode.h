@@ -37,6 +37,7 @@ class Decoder {
     const auto* message = reinterpret_cast<const std::uint16_t*>(message_);
     const std::uint16_t* at = message + whole * of_.slots + smaller(rest, of_.slots) + 2 * block;
     const float scale = float_of_bits(at[0] | static_cast<std::uint32_t>(at[1]) << 16);
+    LACONIC_ROLLED
     for (int k = thread(); k < kTile; k += kThreads) s_.mean[k] = 0;
     __syncthreads();
     const std::uint16_t* places = message + block * of_.slots;
@@ -65,6 +66,7 @@ class Decoder {
       return !active ? 0.0F : bit_of(message_, in_row) ? 1.0F : -1.0F;
     }
     int count = 0;
+    LACONIC_ROLLED
     for (int plane = 0; plane < of_.bits; ++plane)
       count += bit_of(message_ + 8 * (word * of_.bits + plane), in_row % kWord) << plane;
     return mean_of_count(count, reinterpret_cast<const std::uint16_t*>(extras_)[word]);
@@ -103,6 +105,7 @@ template <class Sink>
 __device__ void decode(const Decoding& of, Decoded& shared, Sink sink) {
   Decoder decoder(of, shared);
   decoder.open();
+  LACONIC_ROLLED
   for (int k = thread(); k < decoder.span.count; k += kThreads) {
     const float mean = decoder.mean_of(k);
     if (of.recorded != nullptr) of.recorded[decoder.span.at + k] = mean;
@@ -121,6 +124,7 @@ __device__ void decode_checked(const Decoding& of, const BadPieces& bad, Decoded
   __syncthreads();
   decoder.open();
   Cursor found(piece), taken(piece);
+  LACONIC_ROLLED
   for (int k = thread(); k < span.count; k += kThreads) {
     const int j = found.move_to(k);
     const float mean = decoder.mean_of(k);
@@ -129,6 +133,7 @@ __device__ void decode_checked(const Decoding& of, const BadPieces& bad, Decoded
   }
   __syncthreads();
   if (thread() * piece < span.count && shared.bad[thread()] != 0) atomicAdd(bad.count, Counter{1});
+  LACONIC_ROLLED
   for (int k = thread(); k < span.count; k += kThreads) {
     const int j = taken.move_to(k);
     const float mean = shared.mean[k];

@@ -62,6 +62,7 @@ class Encoder {
 
   // p of a tile as it was measured.
   __device__ void fill_again(std::int64_t tile) {
+    LACONIC_ROLLED
     for (int k = thread(); k < tile_length(tile); k += kThreads) {
       bool good = true;
       s.p[k] = p_of(tile + k, s.attempt[0] != kGiven, good);
@@ -141,6 +142,7 @@ class Encoder {
   __device__ void fill(std::int64_t tile, int attempt) {
     Cursor cursor(of.block);
     const int length = tile_length(tile);
+    LACONIC_ROLLED
     for (int k = thread(); k < length; k += kThreads) {
       const int j = cursor.move_to(tile + k);
       if (s.attempt[j] != attempt) continue;
@@ -219,6 +221,7 @@ __device__ void encode(const EncodeArguments& of, Shared& s, const Codec& codec,
     if (!encoder.fits) encoder.fill_again(tile);
     Cursor cursor(of.block);
     const int length = encoder.tile_length(tile);
+    LACONIC_ROLLED
     for (int k = thread(); k < length; k += kThreads) {
       const int j = cursor.move_to(tile + k);
       const std::int64_t at = span.at + tile + k;

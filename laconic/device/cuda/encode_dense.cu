@@ -10,6 +10,7 @@ LACONIC_KERNEL encode_dense(DenseArguments of) {
   __syncthreads();
   if (of.falls_back != 0) {
     bool good = true;
+    LACONIC_ROLLED
     for (std::int64_t k = thread(); k < span.count; k += kThreads)
       value_of(of.source, span.at + k, false, good);
     if (!good) atomicOr(&bad, 1);
@@ -19,6 +20,7 @@ LACONIC_KERNEL encode_dense(DenseArguments of) {
   const bool fallback = bad != 0;
   std::uint8_t* out = row_message(of.out.payload, of.out.stride);
   const std::int64_t room = smaller(of.rows.capacity - span.begin, of.rows.item);
+  LACONIC_ROLLED
   for (std::int64_t k = thread(); k < room; k += kThreads) {
     const std::int64_t at = span.at + k;
     bool unused = true;

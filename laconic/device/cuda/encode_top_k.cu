@@ -31,13 +31,13 @@ __device__ int key_of(const Encoder& encoder, int k) {
 // The largest key that at least `slots` elements reach, or 0. REQUIRES: counted[0] is 0.
 __device__ int threshold(const Encoder& encoder, Selection& selection, int slots) {
   int keys[kTile / kThreads];
-LACONIC_UNROLL
+  LACONIC_UNROLL
   for (int i = 0; i < kTile / kThreads; ++i) keys[i] = key_of(encoder, i * kThreads + thread());
   int most = 0;
   for (int turn = 0; turn <= 30; ++turn) {
     const int tried = most | 1 << (30 - turn);
     int reach = 0;
-LACONIC_UNROLL
+    LACONIC_UNROLL
     for (int i = 0; i < kTile / kThreads; ++i) reach += __popc(ballot(keys[i] >= tried));
     if (thread() % kWarp == 0) atomicAdd(&selection.counted[turn % 3], reach);
     if (thread() == 0) selection.counted[(turn + 1) % 3] = 0;
@@ -49,6 +49,7 @@ LACONIC_UNROLL
 
 // How many elements are larger than `least`, and equal to it, in front of each group.
 __device__ void count_groups(const Encoder& encoder, Selection& selection, int least) {
+  LACONIC_ROLLED
   for (int k = thread(); k < kTile; k += kThreads) {
     const int key = key_of(encoder, k);
     const std::uint32_t above = ballot(key > least), same = ballot(key == least);
@@ -78,6 +79,7 @@ __device__ void select(const Encoder& encoder, Selection& selection, int slots) 
   const int spare = slots - selection.above_before[kGroups];
   const float scale = s.scale[0], inverse = inverse_scale(scale), gain = of.gain * of.share;
   const std::uint32_t before = (1U << thread() % kWarp) - 1;
+  LACONIC_ROLLED
   for (int k = thread(); k < kTile; k += kThreads) {
     const int key = key_of(encoder, k);
     const std::uint32_t above = ballot(key > least), same = ballot(key == least);
@@ -114,6 +116,7 @@ LACONIC_KERNEL encode_top_k(EncodeArguments of) {
   if (coded) {
     select(encoder, selection, slots);
   } else {
+    LACONIC_ROLLED
     for (int k = thread(); k < encoder.span.count; k += kThreads)
       encoder.record(encoder.span.at + k, kCleared);
   }

@@ -32,4 +32,11 @@ Emulation run_on_fibers(std::string_view kernel, Grid grid, const void* argument
   return Emulation::kUnknown;
 }
 
+std::vector<Barrier> barriers_met() {
+  const auto& all = fibers::block().barriers;
+  return {all.begin(), all.end()};
+}
+
+void leave_out(const Barrier& barrier) { fibers::block().left_out = barrier; }
+
 }  // namespace laconic::cuda

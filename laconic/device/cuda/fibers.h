@@ -11,7 +11,10 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <set>
 #include <vector>
+
+#include "laconic/device/cuda/kernels.h"
 
 // Runs CUDA C++ on the CPU: every thread of a block is a fiber of the calling thread, and after every
 // barrier and warp exchange the fibers go on in a new random order, so that no order that a kernel
@@ -92,6 +95,8 @@ struct Block {
   void (*body)(const void*) = nullptr;
   const void* arguments = nullptr;
   Dimensions index, grid;
+  cuda::Barrier left_out;            // threads do not wait here
+  std::set<cuda::Barrier> barriers;  // met so far
 };
 inline Block& block() {
   static thread_local Block the_block;
@@ -191,7 +196,13 @@ struct ThreadIndex {
 inline constexpr ThreadIndex threadIdx{};
 #define blockIdx (laconic::fibers::block().index)
 
-inline void __syncthreads() { fibers::wait(fibers::block().all); }
+inline void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  fibers::Block& here = fibers::block();
+  const Barrier barrier{file, line};
+  if (here.now == 0) here.barriers.insert(barrier);
+  if (here.left_out == barrier) return;
+  fibers::wait(here.all);
+}
 inline std::uint32_t __ballot_sync(unsigned, bool mine) {
   const std::uint32_t* all = fibers::exchange(mine ? 1 : 0);
   std::uint32_t word = 0;

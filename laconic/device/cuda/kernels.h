@@ -1,8 +1,10 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "laconic/device/cuda/arguments.h"
 
@@ -89,5 +91,16 @@ constexpr std::int64_t item_of(std::int64_t block) {
 // Stuck: threads wait for others that do not come, which is an error of the kernel.
 enum class Emulation : std::uint8_t { kDone, kUnknown, kStuck };
 Emulation run_on_fibers(std::string_view kernel, Grid grid, const void* arguments, unsigned seed);
+
+// For tests of tests: a barrier in the kernels' text; those that kernels on this thread have met; and
+// one at which their threads do not wait.
+struct Barrier {
+  std::string_view file;
+  int line = 0;
+
+  friend auto operator<=>(const Barrier&, const Barrier&) = default;
+};
+std::vector<Barrier> barriers_met();
+void leave_out(const Barrier& barrier);
 
 }  // namespace laconic::cuda

@@ -28,6 +28,7 @@ __device__ float sum_of(const float* values, std::int64_t count, Norm norm, bool
   double total = 0;
   for (std::int64_t tile = 0; tile < count; tile += kTile) {
     const int length = static_cast<int>(smaller(count - tile, kTile));
+    LACONIC_ROLLED
     for (int k = thread(); k < length; k += kThreads) s.tile[k] = values[tile + k];
     __syncthreads();
     lane = measure_on(weights, lane, length, [&](int k) { return s.tile[k]; });
@@ -51,6 +52,7 @@ LACONIC_KERNEL local_step(LocalStepArguments of) {
   if (thread() == 0) bad = 0;
   __syncthreads();
   bool good = true;
+  LACONIC_ROLLED
   for (std::int64_t k = at.begin + thread(); k < at.begin + at.count; k += kThreads)
     good = good && is_finite(of.g[k]);
   if (!good) atomicOr(&bad, 1);
@@ -59,6 +61,7 @@ LACONIC_KERNEL local_step(LocalStepArguments of) {
   AdamStep step = of.step;
   step.floor = of.floors.floors[blockIdx.x];
   const bool with_gradient = bad == 0;
+  LACONIC_ROLLED
   for (std::int64_t k = at.begin + thread(); k < at.begin + at.count; k += kThreads) {
     float m = of.m[k], pending = of.pending[k], x = of.x[k];
     const float next = with_gradient ? next_momentum(step, of.g[k], m) : m;
@@ -81,6 +84,7 @@ LACONIC_KERNEL moments_apply(MomentsApplyArguments of) {
   if (marked != 0) return;
   AdamStep step = of.step;
   step.floor = of.floors.floors[blockIdx.x];
+  LACONIC_ROLLED
   for (std::int64_t k = at.begin + thread(); k < at.begin + at.count; k += kThreads) {
     float m = of.m[k], x = of.x[k];
     adam_apply_element(step, of.v[k], m, x);
@@ -100,6 +104,7 @@ LACONIC_KERNEL update_floors(FloorsArguments of) {
   float mean = mean_of();
   if (of.freeze != 0) {
     // A thread reads again what it wrote itself.
+    LACONIC_ROLLED
     for (std::int64_t k = thread(); k < at.count; k += kThreads)
       if (v[k] == 0) v[k] = mean;
     mean = mean_of();
@@ -117,6 +122,7 @@ LACONIC_KERNEL measure(MeasureArguments of) {
   if (thread() == 0) bad = 0;
   const float sum = sum_of(of.values + begin, count, of.norm, false, summed);
   if (of.finite != nullptr) {
+    LACONIC_ROLLED
     for (int k = thread(); k < count; k += kThreads)
       if (!is_finite(summed.tile[k])) atomicOr(&bad, 1);
     __syncthreads();

@@ -34,6 +34,7 @@ class SignsTile {
     if (thread() < kTileWords) s.bad[thread()] = s.active[thread()] = 0;
     __syncthreads();
     Cursor cursor(piece);
+    LACONIC_ROLLED
     for (int k = thread(); k < span.count; k += kThreads) {
       const int j = cursor.move_to(k);
       const float g = of.g[span.at + k];
@@ -71,7 +72,7 @@ __device__ void fill_random(const SignsTile& tile) {
         philox({static_cast<std::uint32_t>(of.draw.stream), of.draw.rank, of.draw.bucket,
                 static_cast<std::uint32_t>((tile.span.at + group * kGroup) / kGroup)},
                of.draw.key);
-LACONIC_UNROLL
+    LACONIC_UNROLL
     for (int i = 0; i < 4; ++i) tile.s.random[group * 4 + i] = random[i];
   }
 }
@@ -119,6 +120,7 @@ LACONIC_KERNEL draw_signs(SignsArguments of) {
   std::uint8_t* out = row_message(of.out.payload, of.out.stride);
   auto* words = reinterpret_cast<std::uint32_t*>(out);
   Cursor cursor(tile.piece);
+  LACONIC_ROLLED
   for (int k = thread(); k < tile.span.room; k += kThreads) {
     const int j = cursor.move_to(k);
     const std::int64_t in_row = tile.span.begin + k;
@@ -145,6 +147,7 @@ LACONIC_KERNEL cast_votes(SignsArguments of) {
   std::uint8_t* out = row_message(of.out.payload, of.out.stride);
   auto* words = reinterpret_cast<std::uint32_t*>(out);
   Cursor cursor(tile.piece);
+  LACONIC_ROLLED
   for (int k = thread(); k < tile.span.room; k += kThreads) {
     const int j = cursor.move_to(k);
     bool plus = false;
@@ -169,6 +172,7 @@ LACONIC_KERNEL share_signs(SignsArguments of) {
   auto* ratios = reinterpret_cast<std::uint16_t*>(out);
   const int room = static_cast<int>(smaller(of.rows.capacity - tile.span.begin, kTile));
   Cursor cursor(tile.piece);
+  LACONIC_ROLLED
   for (int k = thread(); k < room; k += kThreads) {
     const int j = cursor.move_to(k);
     float ratio = 0;

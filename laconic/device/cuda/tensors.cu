@@ -15,10 +15,12 @@ __device__ void for_each_element(const TensorPart* parts, const TensorPiece& pie
     const std::int64_t count = smaller(piece.count - done, part.begin + part.count - begin);
     TrustStep step = part.step;
     if (part.floors.begins == nullptr) {
+      LACONIC_ROLLED
       for (std::int64_t k = thread(); k < count; k += kThreads)
         work(part, begin + k, step, static_cast<int>(done + k));
     } else {
       FloorCursor floors(part.floors, begin);
+      LACONIC_ROLLED
       for (std::int64_t k = thread(); k < count; k += kThreads) {
         step.floor = floors.at(begin + k);
         work(part, begin + k, step, static_cast<int>(done + k));
