@@ -132,10 +132,11 @@ void set_speeds(const PlanOptions& options, bool probed, plan::Plan& plan) {
   double times = options.threads;
   if (!options.device.empty()) {
     plan.scenario.speeds = plan::roofline_speeds(options.device);
-    plan.notes.push_back(fmt::format(
-        "coding speed: rooflines of {}, calculated from bytes per element and memory bandwidth, not "
-        "measured; owners combine on the CPU at the recorded speed",
-        options.device));
+    plan.notes.push_back(
+        fmt::format("coding speed: rooflines of {}, calculated from bytes per element and memory "
+                    "bandwidth, not "
+                    "measured; owners combine on the CPU at the recorded speed",
+                    options.device));
     return;
   }
   if (options.memory_gb > 0) {

@@ -17,7 +17,7 @@ constexpr double kBit = 1.0 / 8;
 
 const std::vector<GpuMemory>& gpu_memories() {
   static const std::vector<GpuMemory> all = {
-      {"t4", 320},   {"v100", 900},       {"l4", 300},    {"a10", 600},   {"l40s", 864},
+      {"t4", 320},    {"v100", 900},       {"l4", 300},    {"a10", 600},   {"l40s", 864},
       {"a100", 1555}, {"a100-80gb", 2039}, {"h100", 3350}, {"h200", 4800}, {"b200", 8000}};
   return all;
 }
@@ -25,7 +25,8 @@ const std::vector<GpuMemory>& gpu_memories() {
 laconic::plan::Speeds roofline_speeds(std::string_view gpu) {
   const auto found = std::ranges::find(gpu_memories(), gpu, &GpuMemory::name);
   if (found == gpu_memories().end())
-    fail(Code::kInvalidArgument, "no GPU `{}`: laconic plan --help lists those that are known", gpu);
+    fail(Code::kInvalidArgument, "no GPU `{}`: laconic plan --help lists those that are known",
+         gpu);
   const double rate = found->gb_per_second * 1e9;
   Arrays arrays(64);
   laconic::plan::Speeds s;

@@ -30,6 +30,7 @@ CudaDevice::CudaDevice(std::shared_ptr<cuda::Gpu> gpu, int threads, std::string 
 
 // Nothing is checked: the GPU may be gone.
 CudaDevice::~CudaDevice() {
+  const cuda::Gpu::Current current(*gpu_, std::nothrow);
   const cuda::Driver& driver = gpu_->driver();
   driver.event_record(done_, stream_);
   driver.event_wait(done_);
@@ -60,7 +61,10 @@ void* CudaDevice::allocate(std::size_t bytes) {
   return reinterpret_cast<void*>(memory);
 }
 
-void CudaDevice::free(void* memory) noexcept { gpu_->driver().free(address_of(memory)); }
+void CudaDevice::free(void* memory) noexcept {
+  const cuda::Gpu::Current current(*gpu_, std::nothrow);
+  gpu_->driver().free(address_of(memory));
+}
 
 void CudaDevice::copy(const void* from, void* to, std::size_t bytes) {
   if (bytes == 0) return;

@@ -12,6 +12,9 @@ constexpr int kOldestArchitecture = 70;
 Gpu::Current::Current(const Gpu& gpu) : driver_(gpu.driver_) {
   driver_.check(driver_.push(gpu.context_), "making the GPU current");
 }
+Gpu::Current::Current(const Gpu& gpu, std::nothrow_t) noexcept : driver_(gpu.driver_) {
+  driver_.push(gpu.context_);
+}
 Gpu::Current::~Current() {
   Context context{};
   driver_.pop(&context);

@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -31,6 +32,8 @@ class Gpu {
   class Current {
    public:
     explicit Current(const Gpu& gpu);
+    // Where nothing may be thrown: the GPU may be gone.
+    Current(const Gpu& gpu, std::nothrow_t) noexcept;
     ~Current();
     Current(const Current&) = delete;
     Current& operator=(const Current&) = delete;
