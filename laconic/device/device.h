@@ -63,7 +63,8 @@ class Device {
   virtual void wait(std::size_t /*number*/) {}
   // What the caller enqueues from now on comes after what was run here.
   virtual void release() {}
-  // Counters of what was run so far are complete.
+  // The host waits until what was run so far is done, counters included: other devices may use its
+  // memory.
   virtual void settle() {}
 
   // An update without an exchange.
@@ -100,6 +101,8 @@ class Device {
   virtual void reserve(const Codec* codec, std::size_t messages) = 0;
   // For work on bytes of the host, between calls.
   virtual Pool& pool() noexcept = 0;
+  // Adds up the counters of what is done, without waiting.
+  virtual void collect() {}
 };
 
 // "cpu", "emulated", "cuda", "cuda:0", …

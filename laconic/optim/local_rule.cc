@@ -76,6 +76,7 @@ void LocalRule::step(const Step& step) {
   copy(bucket_.x, snapshot_.span());
   keep_resting();
   round_ = {.step = static_cast<std::uint64_t>(step.t), .live = masked({})};
+  bucket_.device->settle();  // the courier's device reads the snapshot
   bucket_.courier->post(bucket_.index);
   if (step.delay == 0) finish(Follow::kEqual);
 }
@@ -85,6 +86,7 @@ void LocalRule::synchronize(const Step& step) { this->step(step); }
 void LocalRule::deliver() {
   mean_->exchange(displacement(snapshot_.data()), Store{held_.data()}, round_);
   residuals_.put_back(bucket_.courier->device());
+  bucket_.courier->device().settle();
 }
 
 // Until the exchange is applied: what rests keeps its residuals now, the rest of it then.

@@ -429,6 +429,7 @@ class FlatOptimizer final : public Optimizer {
   }
 
   void report(bool taken) {
+    device_->collect();
     record_.end(step_, static_cast<std::int64_t>(counters_.t()), taken, paths_.went_exactly(),
                 rules_, shadow_);
   }

@@ -41,6 +41,7 @@ class TrustRule : public Base {
             .floors = floors_of(step)};
   }
   void moved() override {
+    this->bucket_.device->settle();
     if (this->bad_blocks() == bad_before_) return;
     this->bucket_.device->clear(left_.data(), left_.size());
     bad_before_ = this->bad_blocks();

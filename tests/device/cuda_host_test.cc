@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -166,9 +166,25 @@ TEST(Emulated, MemoryThatWasNotWaitedForIsPoison) {
   driver.stream_destroy(stream);
 }
 
+// Waits of a run, of streams or of the host: all are counted, and from the third step on one per step
+// is left out.
+struct Waits {
+  bool of_stream = true;
+  unsigned count = 0, left_out = ~0U, before = 0, per_step = 0;
+};
+Waits waits;
+
+bool keeps(bool of_stream) {
+  if (of_stream != waits.of_stream) return true;
+  const unsigned number = waits.count++;
+  return waits.per_step == 0 || number < waits.before ||
+         (number - waits.before) % waits.per_step != waits.left_out;
+}
+
 // The weights of a run on one rank whose caller also moves the weights between steps; empty: the
-// device failed.
-std::vector<float> trained(const std::string& method, const char* device) {
+// device failed. `ends` gets the number of waits until the end of each step.
+std::vector<float> trained(const std::string& method, const char* device,
+                           std::vector<unsigned>* ends = nullptr) {
   auto world = std::move(make_threads(1).front());
   OptimizerConfig config = short_config(method);
   config.device = device;
@@ -177,6 +193,7 @@ std::vector<float> trained(const std::string& method, const char* device) {
     for (std::int64_t t = 1; t <= 8; ++t) {
       for (float& x : training.weights) x *= 0.99F;
       training.run_to(t);
+      if (ends) ends->push_back(waits.count);
     }
     return training.weights;
   } catch (const Error&) {
@@ -184,44 +201,28 @@ std::vector<float> trained(const std::string& method, const char* device) {
   }
 }
 
-// Of waits: the one that is left out, counted from the beginning of the run, modulo `period`.
-struct Mutation {
-  bool of_stream = true;
-  unsigned left_out = 0, period = 1;
-};
-Mutation mutation;
-std::atomic<unsigned> seen{0};
-
-bool keeps(bool of_stream) {
-  if (of_stream != mutation.of_stream) return true;
-  return seen++ % mutation.period != mutation.left_out;
-}
-
-// Each wait of a stream, and each wait of the host, left out alone.
+// Each wait of a stream for another, and each of the host for a copy, left out alone.
 TEST(Emulated, NoticesEveryWaitThatIsMissing) {
-  for (const char* method : {"adamw", "one-bit-adam"}) {
+  for (const char* method : {"adamw", "adamw:codec=int8:feedback=full", "birder"}) {
     const std::vector<float> right = trained(method, "cpu");
-    ASSERT_EQ(trained(method, "emulated"), right);
     for (const bool of_stream : {true, false}) {
-      mutation = {of_stream, ~0U, ~0U};
-      seen = 0;
+      waits = {.of_stream = of_stream};
       cuda::filter_emulated_waits(keeps);
-      trained(method, "emulated");
-      const unsigned waits = seen;
-      ASSERT_GT(waits, 8U);
-      unsigned noticed = 0;
-      const unsigned period = 7;  // every seventh, from each beginning
-      for (unsigned left_out = 0; left_out < period; ++left_out) {
-        bool differs = false;
-        for (unsigned seed = 1; seed <= 3 && !differs; ++seed) {
+      std::vector<unsigned> ends;
+      ASSERT_EQ(trained(method, "emulated", &ends), right);
+      const unsigned before = ends[1], per_step = ends[2] - ends[1];
+      ASSERT_EQ(ends[4] - ends[3], per_step);
+      ASSERT_GT(per_step, 0U);
+      for (unsigned left_out = 0; left_out < per_step; ++left_out) {
+        bool noticed = false;
+        for (unsigned seed = 1; seed <= 20 && !noticed; ++seed) {
           cuda::seed_emulated_driver(seed);
-          mutation = {of_stream, left_out, period};
-          seen = 0;
-          differs = trained(method, "emulated") != right;
+          waits = {of_stream, 0, left_out, before, per_step};
+          noticed = trained(method, "emulated") != right;
         }
-        noticed += differs;
+        EXPECT_TRUE(noticed) << method << ": wait " << left_out << " of " << per_step
+                             << (of_stream ? " of streams" : " of the host");
       }
-      EXPECT_EQ(noticed, period) << method << (of_stream ? ", streams" : ", the host");
       cuda::filter_emulated_waits(nullptr);
     }
   }

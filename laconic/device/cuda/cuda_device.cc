@@ -136,7 +136,15 @@ void CudaDevice::release() {
 
 void CudaDevice::settle() {
   const cuda::Gpu::Current current(*gpu_);
+  check(gpu_->driver().event_record(done_, stream_), "recording an event");
+  check(gpu_->driver().event_wait(done_), "waiting for the GPU");
   for (Slot& slot : slots_) finish(slot);
+}
+
+void CudaDevice::collect() {
+  const cuda::Gpu::Current current(*gpu_);
+  for (Slot& slot : slots_)
+    if (slot.busy && gpu_->driver().event_query(slot.done) == 0) finish(slot);
 }
 
 // In turns, so that a slot is seldom waited for.
@@ -170,7 +178,10 @@ std::uint64_t CudaDevice::counted(const Slot& slot) {
 
 void CudaDevice::finish(Slot& slot) {
   if (!slot.busy) return;
-  check(gpu_->driver().event_wait(slot.done), "waiting for the GPU");
+  const cuda::Driver& driver = gpu_->driver();
+  const int state = driver.event_query(slot.done);
+  if (state != 0)
+    check(state == cuda::kNotReady ? driver.event_wait(slot.done) : state, "waiting for the GPU");
   slot.busy = false;
   if (slot.counts_for) slot.counts_for->fetch_add(counted(slot), std::memory_order_relaxed);
   slot.counts_for = nullptr;

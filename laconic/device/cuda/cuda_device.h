@@ -34,6 +34,7 @@ class CudaDevice final : public Device {
   void wait(std::size_t number) override;
   void release() override;
   void settle() override;
+  void collect() override;
 
   void run(const Pass& pass) override;
   void run(const Source& source, const Sink& sink, std::size_t elements, float* spent) override;

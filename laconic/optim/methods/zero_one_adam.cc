@@ -149,6 +149,7 @@ class ZeroOneAdam final : public DenseRoundsRule {
     floors_.update();
     bucket_.device->run(MomentsApply{s, m_.data(), v_.data(), x_sync_.data(), bucket_.x.data(),
                                      left_.data(), floors_.table()});
+    bucket_.device->settle();
     if (bad_blocks() != bad_before) bucket_.device->clear(left_.data(), left_.size());
   }
 
