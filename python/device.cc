@@ -26,7 +26,10 @@ nb::dict checked(const std::string& name) {
     row["difference"] = one.difference;
     kernels.append(row);
   }
+  nb::dict speeds;
+  for (const KernelSpeed& one : report.speeds) speeds[one.kernel.c_str()] = one.gb_per_second;
   nb::dict all;
+  all["gb_per_second"] = speeds;
   all["device"] = report.name;
   all["identity"] = report.identity;
   all["kernels"] = kernels;

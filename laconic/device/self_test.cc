@@ -16,7 +16,8 @@ namespace laconic::inline device {
 namespace {
 
 constexpr std::size_t kElements = 5 * kTile + 1234;
-constexpr std::size_t kBegin = 2 * 64, kCount = kElements - 2 * 64, kCapacity = kCount + 300;
+constexpr std::size_t kBegin = 2 * 64, kCount = kElements - 2 * 64,
+                      kCapacity = (kCount + 363) / 64 * 64;
 
 bool same(float a, float b) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);

@@ -20,7 +20,8 @@ from .errors import Error
 
 
 def check(name: str = "cuda") -> dict[str, Any]:
-    """What every kernel did: the keys are device, identity, kernels (kernel, with, elements, equal, difference), equal."""
+    """What every kernel did: the keys are device, identity, kernels (kernel, with, elements, equal, difference), equal,
+    gb_per_second (of GPUs: measured, the device's own copy first)."""
     return _core.check_device(name)
 
 
@@ -32,6 +33,7 @@ def _text(report: dict[str, Any]) -> str:
         elements = sum(row["elements"] for row in rows)
         lines.append(f"  {name:<24}{len(rows):>4} cases{elements:>9} elements  {'DIFFERS' if bad else 'equal'}")
         lines += [f"    {row['with']}: {row['difference']}" for row in bad]
+    lines += [f"  {name:<24}{speed:>9.1f} GB/s" for name, speed in report["gb_per_second"].items()]
     lines.append("every bit is the CPU's" if report["equal"] else "attach this to an issue; the device is not used")
     return "\n".join(lines)
 

@@ -145,6 +145,14 @@ TEST(Cuda, EveryKernelGivesTheBitsOfTheCpu) {
         << kernel.name << " is not checked";
 }
 
+TEST(Cuda, MeasuresItsKernelsBesideACopy) {
+  CudaDevice device(gpu(), 1, "a test");
+  const auto speeds = measure_speeds(device, 3 * kTile + 100);
+  ASSERT_EQ(speeds.size(), 5U);
+  EXPECT_EQ(speeds.front().kernel, "copy");
+  for (const KernelSpeed& one : speeds) EXPECT_GT(one.gb_per_second, 0) << one.kernel;
+}
+
 using EmulatedDeathTest = ::testing::Test;
 
 TEST(EmulatedDeathTest, HostCodeThatTouchesDeviceMemoryDies) {

@@ -1,5 +1,6 @@
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -98,7 +99,8 @@ struct State {
   std::mutex mutex;
   std::mt19937 random{1};
   std::map<Stream, Queue> streams;
-  std::map<const char*, std::size_t> pinned;  // address, bytes
+  std::map<const char*, std::size_t> pinned;     // address, bytes
+  std::multimap<const char*, std::size_t> read;  // pinned memory that copies have yet to read
   DeviceMemory memory;
   bool lost = false;
   bool (*keeps)(bool of_stream) = nullptr;
@@ -138,6 +140,17 @@ bool is_pinned(const State& all, const void* at) {
   if (after == all.pinned.begin()) return false;
   const auto& [begin, bytes] = *std::prev(after);
   return address < begin + bytes;
+}
+
+// All but what copies that were enqueued before have yet to read.
+void poison(const State& all, char* at, std::size_t bytes) {
+  char* const end = at + bytes;
+  for (const auto& [begin, length] : all.read) {
+    if (begin >= end || begin + length <= at) continue;
+    if (begin > at) std::memset(at, kPoison, static_cast<std::size_t>(begin - at));
+    at = std::min(end, const_cast<char*>(begin) + length);
+  }
+  std::memset(at, kPoison, static_cast<std::size_t>(end - at));
 }
 
 int init(unsigned) { return state().lost ? kLost : kSuccess; }
@@ -237,7 +250,7 @@ int free_pinned(void* at) {
 int to_host(void* to, Address from, std::size_t bytes, Stream stream) {
   State& all = state();
   const Lock lock(all.mutex);
-  std::memset(to, kPoison, bytes);
+  poison(all, static_cast<char*>(to), bytes);
   return enqueue(all, stream, [=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); });
 }
 
@@ -245,8 +258,13 @@ int to_host(void* to, Address from, std::size_t bytes, Stream stream) {
 int to_device(Address to, const void* from, std::size_t bytes, Stream stream) {
   State& all = state();
   const Lock lock(all.mutex);
-  if (is_pinned(all, from))
-    return enqueue(all, stream, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
+  if (is_pinned(all, from)) {
+    const auto reads = all.read.emplace(static_cast<const char*>(from), bytes);
+    return enqueue(all, stream, [=, &all] {
+      std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+      all.read.erase(reads);
+    });
+  }
   const auto* first = static_cast<const char*>(from);
   return enqueue(all, stream, [to, staged = std::vector<char>(first, first + bytes)] {
     std::memcpy(reinterpret_cast<void*>(to), staged.data(), staged.size());

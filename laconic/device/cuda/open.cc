@@ -41,7 +41,7 @@ std::string key_of(const cuda::Gpu& gpu) { return "self-test of " + gpu.identity
 
 DeviceReport compare(const std::shared_ptr<cuda::Gpu>& gpu) {
   CudaDevice device(gpu, 1, "being checked");
-  DeviceReport report{gpu->name(), gpu->identity(), compare_with_host(device), true};
+  DeviceReport report{gpu->name(), gpu->identity(), compare_with_host(device), true, {}};
   for (const KernelCheck& check : report.checks) report.equal &= check.difference.empty();
   const cuda::CodeCache cache;
   cache.write(key_of(*gpu), report.equal ? std::string(kEqual) : describe(report));
@@ -90,7 +90,14 @@ DeviceReport check_device(std::string_view name) {
   if (name == "cpu" || !names_device(name))
     fail(Code::kInvalidArgument, "there is no device \"{}\" to check: emulated, cuda or cuda:k",
          name);
-  return compare(gpu_named(name));
+  const auto gpu = gpu_named(name);
+  DeviceReport report = compare(gpu);
+  if (name != kEmulated && report.equal) {
+    constexpr std::size_t kElements = std::size_t{64} << 20;
+    CudaDevice device(gpu, 1, "being measured");
+    report.speeds = measure_speeds(device, kElements);
+  }
+  return report;
 }
 
 std::string describe(const DeviceReport& report) {
