@@ -81,6 +81,7 @@ struct Geometry {
 };
 
 using Cases = std::vector<Case>;
+void add_dense_cases(Cases& cases);
 void add_encode_cases(Cases& cases);
 void add_signs_cases(Cases& cases);
 void add_decode_cases(Cases& cases);
