@@ -80,7 +80,8 @@ struct Geometry {
   cuda::Rows device(std::size_t item) const;
 };
 
-using Cases = std::vector<Case>;
+using Cases = std::deque<Case>;  // a case never moves: its arguments have addresses of its arrays
+void add_dense_cases(Cases& cases);
 void add_encode_cases(Cases& cases);
 void add_signs_cases(Cases& cases);
 void add_decode_cases(Cases& cases);

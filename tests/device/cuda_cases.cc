@@ -45,6 +45,7 @@ cuda::Rows Geometry::device(std::size_t item) const {
 Cases all_cases() {
   Cases cases;
   add_encode_cases(cases);
+  add_dense_cases(cases);
   add_signs_cases(cases);
   add_decode_cases(cases);
   add_pass_cases(cases);

@@ -1,77 +1,16 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 
 #include "laconic/codec/codec.h"
 #include "laconic/device/host.h"
 #include "laconic/kernels/dense.h"
-#include "tests/device/cuda_case.h"
+#include "tests/device/cuda_encode_case.h"
 
 namespace laconic::testing {
 namespace {
 
-using cuda::SourceKind;
-
-constexpr std::size_t kStride = 256;
-
-// What is encoded, on both sides.
-struct Given {
-  Source host;
-  cuda::Source device;
-};
-
-struct Options {
-  std::string codec = "sign", values = "normal", source = "values";
-  std::size_t elements = 4096, scale_block = 4096, quant_block = 256, top_k = 128;
-  unsigned rows = 1;
-  std::size_t slice = 0, capacity = 0;
-  kernels::Norm norm = kernels::Norm::kL2;
-  bool live = false, sampled = false, recorded = false, spends = false;
-  // full, pending, ema, decay, reset: what is kept; zeros, none: nothing is.
-  std::string feedback = "full";
-  std::vector<std::pair<std::size_t, float>> bad = {};       // of g or the values
-  std::vector<std::pair<std::size_t, float>> residual = {};  // of e
-};
-
-std::vector<float> with(std::vector<float> values,
-                        const std::vector<std::pair<std::size_t, float>>& changes) {
-  for (const auto& [at, value] : changes) values[at] = value;
-  return values;
-}
-
-Given give(Case& c, const Options& o, Both<float> pending) {
-  const auto g = c.add("g", with(c.floats(o.elements, o.values), o.bad));
-  const auto m = c.add("m", c.floats(o.elements, o.values));
-  const kernels::AdamStep step = adam_step();
-  cuda::Source device{.values = g.device,
-                      .m = m.device,
-                      .pending = pending.device,
-                      .step = step,
-                      .shrink = 0.83F,
-                      .kind = SourceKind::kValues,
-                      .checked = 0,
-                      .zero = 0};
-  if (o.source == "momentum") {
-    device.kind = SourceKind::kMomentum;
-    return {Momentum{step, g.host, m.host, nullptr}, device};
-  }
-  if (o.source == "pending" || o.source == "pending alone") {
-    const bool alone = o.source == "pending alone";
-    device.kind = SourceKind::kPendingMomentum;
-    if (alone) device.values = nullptr;
-    return {PendingMomentum{step, 0.83F, alone ? nullptr : g.host, m.host, pending.host, nullptr},
-            device};
-  }
-  if (o.source == "displacement") {
-    device.kind = SourceKind::kDisplacement;
-    return {Displacement{g.host, m.host, {}}, device};
-  }
-  device.checked = device.zero = o.source == "values checked";
-  return {Values{g.host, device.checked != 0}, device};
-}
-
-Residual residual_of(const Options& o, float* e, std::size_t begin, const float* zeros) {
+Residual residual_of(const EncodeOptions& o, float* e, std::size_t begin, const float* zeros) {
   if (o.feedback == "zeros") return {nullptr, zeros};
   if (o.feedback == "none") return {};
   float* kept = e + begin;
@@ -82,28 +21,32 @@ Residual residual_of(const Options& o, float* e, std::size_t begin, const float*
   return {kept, kept};
 }
 
-// Squared norms of the blocks that a host device samples, as it adds them up.
-std::vector<double> samples_of(const Codec& codec, const EncodeJob& job, std::size_t block,
-                               std::size_t size) {
-  std::vector<double> all(size, 7.0);
+// Squared norms of the blocks of a range that a host device samples, as it adds them up; 0 of those
+// that cannot be encoded, whose residual is not finite in these cases. Returns their sums.
+EncodeResult sample(const EncodeJob& job, double* all) {
+  const std::size_t length = job.codec->block(), block = length == 0 ? job.range.count : length;
   std::vector<float> out(Codec::kTile);
-  for (std::size_t begin = 0, n = 0; begin < job.range.count; begin += block, ++n) {
+  EncodeResult sums;
+  for (std::size_t begin = 0; begin < job.range.count; begin += block) {
+    const std::size_t n = (job.range.begin + begin) / std::max<std::size_t>(length, 1);
     if (n % 16 != 0) continue;
-    double* sums = all.data() + n / 16 * 2;
-    sums[0] = sums[1] = 0;
+    double residual = 0, sent = 0;
     const std::size_t end = std::min(begin + block, job.range.count);
     for (std::size_t at = begin; at < end; at += Codec::kTile) {
       const std::size_t count = std::min(Codec::kTile, end - at);
       const float gain = job.residual.gain;
-      sums[0] += kernels::sum_of_squares(job.residual.kept + at, count) / (gain * gain);
-      sums[1] += kernels::sum_of_squares(
-          codec.decode(job.out, {job.range.capacity, at, count}, out.data()), count);
+      residual += kernels::sum_of_squares(job.residual.kept + at, count) / (gain * gain);
+      sent += kernels::sum_of_squares(
+          job.codec->decode(job.out, {job.range.capacity, at, count}, out.data()), count);
     }
+    const bool encoded = std::isfinite(residual);
+    sums.residual += all[n / 16 * 2] = encoded ? residual : 0;
+    sums.sent += all[n / 16 * 2 + 1] = encoded ? sent : 0;
   }
-  return all;
+  return sums;
 }
 
-void add(Cases& cases, const std::string& name, const Options& o) {
+void add(Cases& cases, const std::string& name, const EncodeOptions& o) {
   const auto codec = make_codec(o.codec, {.scale_block = o.scale_block,
                                           .scale_norm = o.norm,
                                           .quant_block = o.quant_block,
@@ -126,13 +69,15 @@ void add(Cases& cases, const std::string& name, const Options& o) {
   const auto live = c.add("live", mask);
   const auto out = c.add("out", std::vector<std::uint8_t>(at.rows * stride, 0xA5));
   const auto bad = c.counter("bad");
-  const std::size_t numbers = o.sampled ? (o.elements / block / 16 + 1) * 2 : 0;
+  const std::size_t numbered = std::max<std::size_t>(codec->block(), 1);
+  const std::size_t numbers = (o.elements / numbered / 16 + 1) * 2;
+  const auto samples =
+      c.add("samples", std::vector<double>(o.sampled ? at.rows * numbers : 0, 7.0));
 
   HostDevice host;
   const std::vector<float> zeros(Codec::kTile);
   const RecordedSource recording{&source.host, recorded.host};
   EncodeResult result;
-  std::vector<double> samples;
   Residual residual;
   for (unsigned row = 0; row < at.rows; ++row) {
     const Range range = at.range(row);
@@ -150,22 +95,11 @@ void add(Cases& cases, const std::string& name, const Options& o) {
     result.bad += one.bad;
     std::memcpy(out.host + row * stride, message.data() + wire::kHeaderSize,
                 size - wire::kHeaderSize);
-    if (o.sampled) {
-      samples = samples_of(*codec, job, codec->block() == 0 ? at.capacity : block, numbers);
-      double sums[2] = {0, 0};
-      for (std::size_t i = 0; i * 16 * block < range.count; ++i)
-        for (int k = 0; k < 2; ++k) sums[k] += samples[2 * i + static_cast<std::size_t>(k)];
-      // A block that could not be encoded was left out by the host.
-      if (result.bad == 0 && (sums[0] != one.residual || sums[1] != one.sent)) std::abort();
-    }
+    if (!o.sampled) continue;
+    const EncodeResult sums = sample(job, samples.host + row * numbers);
+    if (sums.residual != one.residual || sums.sent != one.sent) std::abort();
   }
   *bad.host += result.bad;
-  std::optional<Both<double>> sampled;
-  if (o.sampled) {
-    sampled = c.add("samples", std::vector<double>(numbers, 7.0));
-    std::ranges::copy(samples, sampled->host);
-  }
-
   const bool keeps = residual.kept != nullptr;
   c.launch(cuda::encode_grid(
                at.device(static_cast<std::size_t>(cuda::item_of(static_cast<std::int64_t>(block)))),
@@ -178,8 +112,9 @@ void add(Cases& cases, const std::string& name, const Options& o) {
                                  .live = o.live ? live.device : nullptr,
                                  .recorded = o.recorded ? recorded.device : nullptr,
                                  .bad = bad.device,
-                                 .samples = sampled ? sampled->device : nullptr,
+                                 .samples = o.sampled ? samples.device : nullptr,
                                  .sampled_from = 0,
+                                 .samples_stride = static_cast<std::int64_t>(numbers),
                                  .block = static_cast<std::int64_t>(block),
                                  .source = source.device,
                                  .gain = residual.gain,
@@ -191,52 +126,6 @@ void add(Cases& cases, const std::string& name, const Options& o) {
                                  .adds_zero = !keeps && residual.added != nullptr,
                                  .slots = static_cast<std::int32_t>(o.top_k)});
 }
-
-void add_dense(Cases& cases, const std::string& name, const Options& o, bool bf16,
-               bool falls_back) {
-  const auto codec = make_codec(bf16 ? "bf16" : "fp32");
-  Case& c = cases.emplace_back("encode_dense", name);
-  const Geometry at(o.elements, o.rows, o.slice, o.capacity);
-  const std::size_t size = codec->message_size(at.capacity);
-  const std::size_t stride = (size + kStride) / kStride * kStride;
-  const auto e = c.add("e", c.floats(o.elements, o.values));
-  const Given source = give(c, o, e);
-  const auto spent = c.add("spent", c.floats(o.elements)),
-             recorded = c.add("recorded", std::vector<float>(o.elements, 3));
-  const auto out = c.add("out", std::vector<std::uint8_t>(at.rows * stride, 0xA5));
-  const auto bad = c.counter("bad");
-  HostDevice host;
-  std::uint64_t found = 0;
-  const RecordedSource recording{&source.host, recorded.host};
-  for (unsigned row = 0; row < at.rows; ++row) {
-    const Range range = at.range(row);
-    std::vector<float> values(at.capacity);
-    host.share(ShareValues{.range = range,
-                           .source = o.recorded ? Source(recording) : source.host,
-                           .block = o.scale_block,
-                           .falls_back = falls_back,
-                           .spent = o.spends ? spent.host : nullptr,
-                           .out = values.data()},
-               found);
-    codec->encode(values.data(), nullptr, {at.capacity, 0, at.capacity},
-                  *std::make_unique<Codec::Block>(), 1, values.data(),
-                  reinterpret_cast<std::byte*>(out.host) + row * stride);
-  }
-  *bad.host += found;
-  const cuda::Rows rows = at.device(o.scale_block == 0 ? at.capacity : o.scale_block);
-  c.launch(cuda::encode_grid(rows, at.rows),
-           cuda::DenseArguments{.rows = rows,
-                                .out = {out.device, static_cast<std::int64_t>(stride)},
-                                .spent = o.spends ? spent.device : nullptr,
-                                .recorded = o.recorded ? recorded.device : nullptr,
-                                .bad = bad.device,
-                                .source = source.device,
-                                .falls_back = falls_back,
-                                .bf16 = bf16});
-}
-
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
 
 void add_sign_cases(Cases& cases) {
   add(cases, "one element", {.elements = 1});
@@ -258,6 +147,8 @@ void add_sign_cases(Cases& cases) {
       {.values = "zeros", .source = "values", .elements = 500, .feedback = "zeros"});
   add(cases, "an empty row",
       {.source = "displacement", .elements = 128, .rows = 3, .capacity = 64});
+  add(cases, "rows that share a number",
+      {.elements = 3000, .scale_block = 128, .rows = 3, .sampled = true});
   add(cases, "a slice",
       {.elements = 1000, .scale_block = 64, .rows = 3, .slice = 128, .capacity = 128});
   add(cases, "NaN in a block of several",
@@ -341,8 +232,6 @@ void add_counted_cases(Cases& cases) {
     add(cases, "values checked, counted",
         {.codec = codec, .source = "values checked", .sampled = true});
   add(cases, "displacement, counted", {.codec = "top-k", .source = "displacement"});
-  add_dense(cases, "values, counted", {}, false, false);
-  add_dense(cases, "displacement, bf16, counted", {.source = "displacement"}, true, true);
 }
 
 void add_integer_cases(Cases& cases) {
@@ -402,58 +291,12 @@ void add_top_k_cases(Cases& cases) {
   add(cases, "all of few", {.codec = "top-k", .elements = 130, .top_k = 4096, .rows = 2});
 }
 
-void add_dense_cases(Cases& cases) {
-  add_dense(cases, "values", {.elements = 200, .rows = 2, .recorded = true, .bad = {{3, kNaN}}},
-            false, false);
-  add_dense(cases, "bf16 of edges",
-            {.values = "zeros",
-             .elements = 300,
-             .bad = {{3, kNaN}, {4, -kInf}, {5, 3.4e38F}, {6, 1e-41F}}},
-            true, false);
-  add_dense(cases, "momentum without what is bad",
-            {.source = "momentum",
-             .elements = 300,
-             .scale_block = 128,
-             .recorded = true,
-             .bad = {{3, kNaN}, {290, 2e16F}}},
-            false, true);
-  add_dense(
-      cases, "pending, bf16",
-      {.source = "pending", .elements = 300, .scale_block = 64, .spends = true, .bad = {{3, kInf}}},
-      true, true);
-  add_dense(cases, "a displacement that is not finite",
-            {.source = "displacement", .elements = 4300, .scale_block = 0, .bad = {{4200, kNaN}}},
-            false, true);
-  add_dense(cases, "checked values",
-            {.source = "values checked", .elements = 100, .scale_block = 64, .bad = {{3, kNaN}}},
-            false, true);
-
-  Case& c = cases.emplace_back("correct", "a residual and dead elements");
-  const auto values = c.add("values", c.floats(700)), residual = c.add("residual", c.floats(200));
-  auto mask = c.floats(900, "zeros");
-  const auto live = c.add("live", mask);
-  for (std::size_t k = 0; k < 700; ++k) {
-    const std::size_t at = 100 + k;
-    if (at >= 150 && at < 350) values.host[k] += 3.0F * residual.host[at - 150];
-    if (live.host[at] == 0) values.host[k] = 0;
-  }
-  c.launch(cuda::tile_grid(700), cuda::CorrectArguments{.values = values.device,
-                                                        .residual = residual.device,
-                                                        .live = live.device,
-                                                        .begin = 100,
-                                                        .count = 700,
-                                                        .residual_begin = 150,
-                                                        .residual_count = 200,
-                                                        .gain = 3});
-}
-
 }  // namespace
 
 void add_encode_cases(Cases& cases) {
   add_sign_cases(cases);
   add_integer_cases(cases);
   add_top_k_cases(cases);
-  add_dense_cases(cases);
   add_counted_cases(cases);
 }
 

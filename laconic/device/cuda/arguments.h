@@ -71,8 +71,9 @@ struct EncodeArguments {
   Counter* bad;        // blocks
   double* samples;     // null: none; of block n, n % 16 == 0, counted from `sampled_from`: squared
                        // norms of residual and message at samples[n/16*2] and after
-  std::int64_t sampled_from;  // position of block 0 of those that are sampled
-  std::int64_t block;         // elements of a scale; in_parts: the capacity; top-k: kTile
+  std::int64_t sampled_from;    // position of block 0 of those that are sampled
+  std::int64_t samples_stride;  // doubles from row to row: rows may share a number
+  std::int64_t block;           // elements of a scale; in_parts: the capacity; top-k: kTile
   Source source;
   float gain, share, keep;  // e = keep*e + share*r*gain; a share of 0 makes it 0
   kernels::Norm norm;       // sign

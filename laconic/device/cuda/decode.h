@@ -68,13 +68,14 @@ class Decoder {
     int count = 0;
     LACONIC_ROLLED
     for (int plane = 0; plane < of_.bits; ++plane)
-      count += bit_of(message_ + 8 * (word * of_.bits + plane), in_row % kWord) << plane;
+      count += static_cast<int>(bit_of(message_ + 8 * (word * of_.bits + plane), in_row % kWord))
+               << plane;
     return mean_of_count(count, reinterpret_cast<const std::uint16_t*>(extras_)[word]);
   }
 
  private:
-  __device__ static int bit_of(const std::uint8_t* bits, std::int64_t k) {
-    return reinterpret_cast<const std::uint32_t*>(bits)[k / 32] >> k % 32 & 1;
+  __device__ static bool bit_of(const std::uint8_t* bits, std::int64_t k) {
+    return (reinterpret_cast<const std::uint32_t*>(bits)[k / 32] >> k % 32 & 1) != 0;
   }
   __device__ static std::uint32_t half_byte(const std::uint16_t* from, int number) {
     return from[number / 4] >> number % 4 * 4 & 0xF;

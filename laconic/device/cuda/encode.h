@@ -114,7 +114,8 @@ class Encoder {
       sums[0] += static_cast<double>(s.measured[j] / (of.gain * of.gain));
       sums[1] += static_cast<double>(s.sent[j]);
     }
-    double* to = of.samples + (first_sampled_ + j) / 16 * 2;
+    double* to = of.samples + blockIdx.y * of.samples_stride +
+                 (first_sampled_ + static_cast<std::uint32_t>(j)) / 16 * 2;
     to[0] = sums[0];
     to[1] = sums[1];
   }

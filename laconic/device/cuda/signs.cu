@@ -25,7 +25,7 @@ class SignsTile {
       : of(arguments),
         s(shared),
         span(encoded_span(of.rows)),
-        piece(of.bad.piece == 0 ? kTile : static_cast<int>(of.bad.piece)) {}
+        piece(of.m == nullptr || of.bad.piece == 0 ? kTile : static_cast<int>(of.bad.piece)) {}
 
   __device__ bool has_moments() const { return of.m != nullptr; }
 
