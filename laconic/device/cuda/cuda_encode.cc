@@ -107,7 +107,8 @@ EncodeResult CudaDevice::encode_lossy(const EncodeValues& job, std::span<const R
   const cuda::Rows rows = rows_of(ranges, static_cast<std::size_t>(cuda::item_of(integer(block))));
   const std::size_t end = std::max(range.begin + 1, static_cast<std::size_t>(rows.end));
   const std::size_t last = (end - 1 - job.sampled_from) / unit / 16;
-  const std::size_t samples = residual.kept ? 2 * (last - first + 1) : 0;
+  const std::size_t of_row = 2 * (last - first + 1);
+  const std::size_t samples = residual.kept ? of_row * ranges.size() : 0;
   const std::size_t apart = padded(bytes), samples_at = apart * ranges.size();
 
   const Given from = given(job.source, range);
@@ -127,6 +128,7 @@ EncodeResult CudaDevice::encode_lossy(const EncodeValues& job, std::span<const R
   with.bad = counter(out);
   with.samples = samples == 0 ? nullptr : payload<double>(out, samples_at) - 2 * first;
   with.sampled_from = integer(job.sampled_from);
+  with.samples_stride = integer(of_row);
   with.block = integer(block);
   with.source = from.source;
   with.gain = residual.gain;
