@@ -12,7 +12,9 @@ set(LACONIC_PUBLIC_HEADERS
   laconic/core/parallel.h
   laconic/core/random.h
   laconic/device/device.h
+  laconic/device/memory.h
   laconic/device/pass.h
+  laconic/device/self_test.h
   laconic/kernels/arithmetic.h
   laconic/optim/bucket_tracker.h
   laconic/optim/config.h

@@ -104,6 +104,7 @@ NB_MODULE(_core, module) {
   module.def(
       "hash64", [](Floats values) { return hash64(std::as_bytes(span_of(values))); },
       nb::arg("values").noconvert(), nb::call_guard<nb::gil_scoped_release>());
+  bind_device(module);
   bind_means(module);
   bind_methods(module);
   bind_optimizer(module);

@@ -29,20 +29,25 @@ class Handle {
          const std::vector<GroupTuple>& groups, const std::vector<RangeTuple>& ranges,
          bool deferred, Transport& transport)
       : weights_(std::move(weights)), gradient_(std::move(gradient)) {
-    OptimizerConfig config;
-    for (const auto& [field, value] : options) set(config, field, value);
-    Model model{.weights = span_of(weights_),
-                .gradient = span_of(gradient_),
-                .groups = {},
-                .ranges = {},
-                .may_rest = true,
-                .deferred = deferred,
-                .watched = true};
-    for (const auto& [name, elements, compress] : groups)
-      model.groups.push_back({.name = name, .elements = elements, .compress = compress});
-    for (const auto& [name, begin, count] : ranges) model.ranges.push_back({name, begin, count});
-    nb::gil_scoped_release unlocked;
-    optimizer_ = make_optimizer(config, model, transport);
+    make(options,
+         {.weights = span_of(weights_),
+          .gradient = span_of(gradient_),
+          .groups = {},
+          .ranges = {},
+          .watched = true},
+         groups, ranges, deferred, transport);
+  }
+  // Addresses of `elements` floats each in memory of the options' device, which the caller keeps.
+  Handle(const Options& options, std::uintptr_t weights, std::uintptr_t gradient,
+         std::size_t elements, const std::vector<GroupTuple>& groups,
+         const std::vector<RangeTuple>& ranges, bool deferred, Transport& transport) {
+    make(options,
+         {.weights = {reinterpret_cast<float*>(weights), elements},
+          .gradient = {reinterpret_cast<float*>(gradient), elements},
+          .groups = {},
+          .ranges = {},
+          .on_device = true},
+         groups, ranges, deferred, transport);
   }
   // Its thread may be waiting for the lock, and what it splits takes it.
   ~Handle() {
@@ -56,6 +61,19 @@ class Handle {
   Optimizer* operator->() const noexcept { return optimizer_.get(); }
 
  private:
+  void make(const Options& options, Model model, const std::vector<GroupTuple>& groups,
+            const std::vector<RangeTuple>& ranges, bool deferred, Transport& transport) {
+    OptimizerConfig config;
+    for (const auto& [field, value] : options) set(config, field, value);
+    model.may_rest = true;
+    model.deferred = deferred;
+    for (const auto& [name, elements, compress] : groups)
+      model.groups.push_back({.name = name, .elements = elements, .compress = compress});
+    for (const auto& [name, begin, count] : ranges) model.ranges.push_back({name, begin, count});
+    nb::gil_scoped_release unlocked;
+    optimizer_ = make_optimizer(config, model, transport);
+  }
+
   Floats weights_, gradient_;
   std::unique_ptr<Optimizer> optimizer_;
 };
@@ -223,6 +241,17 @@ void bind_optimizer(nb::module_& module) {
            nb::arg("options"), nb::arg("weights").noconvert(), nb::arg("gradient").noconvert(),
            nb::arg("groups"), nb::arg("ranges"), nb::arg("deferred"), nb::arg("transport"),
            nb::keep_alive<1, 8>())
+      .def(nb::init<const Options&, std::uintptr_t, std::uintptr_t, std::size_t,
+                    const std::vector<GroupTuple>&, const std::vector<RangeTuple>&, bool,
+                    Transport&>(),
+           "options"_a, "weights"_a, "gradient"_a, "elements"_a, "groups"_a, "ranges"_a,
+           "deferred"_a, "transport"_a, nb::keep_alive<1, 9>())
+      .def(
+          "follow",
+          [](Handle& self, std::uintptr_t stream) {
+            self->follow(reinterpret_cast<void*>(stream));
+          },
+          "stream"_a)
       .def("begin", &begin, "groups"_a)
       .def("change_rates", &change_rates, "groups"_a)
       .def("absent", &absent, "ranges"_a)

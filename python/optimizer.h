@@ -20,6 +20,7 @@ inline std::span<float> span_of(const Floats& array) { return {array.data(), arr
 // (name, spread, begin, values, optional) of each; values are the memory of `owner`, which they keep alive.
 nanobind::list pieces(const std::vector<State>& states, nanobind::handle owner);
 
+void bind_device(nanobind::module_& module);
 void bind_means(nanobind::module_& module);
 void bind_methods(nanobind::module_& module);
 void bind_optimizer(nanobind::module_& module);

@@ -9,6 +9,8 @@
 #include "app/mpi.h"
 #include "app/plan/probe.h"
 #include "app/units.h"
+#include "laconic/core/error.h"
+#include "laconic/device/self_test.h"
 #include "laconic/kernels/target.h"
 #include "laconic/plan/recipes.h"
 
@@ -151,10 +153,27 @@ json software() {
                           "(`./run build` installs torch); bench, plan and doctor do without"}};
 }
 
+// Opens the first GPU and compares its kernels with the CPU, bit for bit.
+json gpu() {
+  try {
+    const DeviceReport report = check_device("cuda");
+    return {{"name", report.name},
+            {"identity", report.identity},
+            {"checks", report.checks.size()},
+            {"equal", report.equal},
+            {"text", report.equal
+                         ? fmt::format("{}: every kernel gives the CPU's bits", report.identity)
+                         : fmt::format("not used, since bits differ: {}", describe(report))}};
+  } catch (const Error& error) {
+    return {{"name", nullptr}, {"equal", false}, {"text", error.what()}};
+  }
+}
+
 void print(const json& all) {
   print_machine(all["machine"]);
   fmt::print("mpi        {}\n", all["software"]["mpi"].get<std::string>());
   fmt::print("torch      {}\n", all["software"]["torch"].get<std::string>());
+  fmt::print("gpu        {}\n", all["gpu"]["text"].get<std::string>());
   print_network(all["network"]);
   if (all.contains("group")) print_links(all["group"]);
 }
@@ -163,13 +182,16 @@ void show(const json& all, bool as_json) { as_json ? fmt::print("{}\n", all.dump
 
 void run(bool as_json) {
   if (!under_mpirun()) {
-    show({{"machine", hardware()}, {"software", software()}, {"network", network()}}, as_json);
+    show(
+        {{"machine", hardware()}, {"software", software()}, {"gpu", gpu()}, {"network", network()}},
+        as_json);
     if (!as_json) fmt::print("\nUnder mpirun this command also measures the links.\n");
     return;
   }
   run_under_mpi([&](MpiSession& mpi) {
     Transport& world = mpi.world();
-    json all{{"machine", hardware()}, {"software", software()}, {"network", network()}};
+    json all{
+        {"machine", hardware()}, {"software", software()}, {"gpu", gpu()}, {"network", network()}};
     all["group"] = links(world);
     if (world.rank() == 0) show(all, as_json);
   });

@@ -9,6 +9,7 @@
 #include "app/mpi.h"
 #include "app/plan/models.h"
 #include "app/plan/probe.h"
+#include "app/plan/roofline.h"
 #include "app/plan/text.h"
 #include "app/units.h"
 #include "laconic/core/error.h"
@@ -21,7 +22,7 @@ constexpr const char* kExample =
     "--step-ms 90";
 
 struct PlanOptions {
-  std::string recipe, model, parameters, inter, intra, sweep, html, dense_codec;
+  std::string recipe, model, parameters, inter, intra, sweep, html, dense_codec, device;
   std::int64_t steps = 100'000, momentum_sync_every = 0;
   int nodes = 0, per_node = 1, threads = 1;
   double step_ms = -1, backward = 2.0 / 3, memory_gb = 0, batch = 0;
@@ -134,6 +135,15 @@ void set_schedules(const PlanOptions& options, plan::Plan& plan) {
 void set_speeds(const PlanOptions& options, bool probed, plan::Plan& plan) {
   constexpr double kReferenceMemory = 20;  // GB/s of one core where the defaults were measured
   double times = options.threads;
+  if (!options.device.empty()) {
+    plan.scenario.speeds = plan::roofline_speeds(options.device);
+    plan.notes.push_back(
+        fmt::format("coding speed: rooflines of {}, calculated from bytes per element and memory "
+                    "bandwidth, not "
+                    "measured; owners combine on the CPU at the recorded speed",
+                    options.device));
+    return;
+  }
   if (options.memory_gb > 0) {
     times *= options.memory_gb / kReferenceMemory;
     plan.notes.push_back(
@@ -234,6 +244,12 @@ void add_coding_options(CLI::App& command, PlanOptions& options) {
       .add_option("--memory-gb-per-s", options.memory_gb,
                   "Memory bandwidth of what codes (recorded speeds: 20; a V100: 700)")
       ->check(CLI::PositiveNumber);
+  std::vector<std::string> gpus;
+  for (const plan::GpuMemory& gpu : plan::gpu_memories()) gpus.emplace_back(gpu.name);
+  command
+      .add_option("--device", options.device,
+                  "A GPU that codes: rooflines, from bytes per element and its bandwidth")
+      ->check(CLI::IsMember(gpus));
   command.add_flag("--shares-cores", options.shares_cores,
                    "Coding runs on the cores that compute the gradients");
   command.add_flag("--probe", options.probe,

@@ -135,7 +135,7 @@ class Loading {
         file.read(state.name, 0, state.values);
     }
     const bool own_weights = exact && own_->find(kWeights) != nullptr;
-    (own_weights ? *own_ : shared_).read(kWeights, 0, optimizer_.model().weights);
+    (own_weights ? *own_ : shared_).read(kWeights, 0, optimizer_.weights());
     if (exact) {
       if (!numbers_.empty()) own_->read(kOwn, 0, numbers_);
       return;

@@ -30,8 +30,9 @@ void write_files(const fs::path& folder, SavedState& optimizer, std::span<const 
 
   std::vector<Tensor> shared = {{kWeights, std::span<const float>(synced)}}, own;
   Metadata places;
-  if (!std::ranges::equal(std::as_bytes(std::span(synced)), std::as_bytes(model.weights)))
-    own.emplace_back(kWeights, std::span<const float>(model.weights));
+  const std::span<const float> weights = optimizer.weights();
+  if (!std::ranges::equal(std::as_bytes(std::span(synced)), std::as_bytes(weights)))
+    own.emplace_back(kWeights, weights);
   if (!numbers.empty()) own.emplace_back(kOwn, numbers);
   for (const State& state : optimizer.state()) {
     switch (state.spread) {

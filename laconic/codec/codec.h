@@ -47,6 +47,8 @@ class Codec {
   // Whether whole numbers travel and are added in rank order. Then nothing is left over and nothing
   // is measured: e and live are null, every block can be encoded.
   virtual bool exact() const noexcept = 0;
+  // Of its scales, where they come from a norm.
+  virtual kernels::Norm norm() const noexcept { return kernels::Norm::kL2; }
   // What the header of a message names; none: messages are bare numbers without a header.
   virtual std::optional<wire::Form> form() const noexcept = 0;
   // Elements per block, a multiple of 64, from the beginning of a chunk on. 0: any number, one

@@ -25,6 +25,7 @@ class Sign final : public Codec {
                        : fmt::format("one-bit mean, {} scales of {} elements", norm, block_);
   }
   bool exact() const noexcept override { return false; }
+  kernels::Norm norm() const noexcept override { return norm_; }
   std::optional<wire::Form> form() const noexcept override { return wire::Form::kSigns; }
   std::size_t block() const noexcept override { return block_; }
   std::size_t message_size(std::size_t capacity) const noexcept override {

@@ -24,13 +24,16 @@ class Coder {
 
   // Between nodes: every worker encodes for the owner of the range (its values, or what the ranks
   // of its node shared), the owner combines the messages into one, all decode it.
-  virtual void encode(const Range& range, const Source& source, std::span<std::byte> out) = 0;
+  // The values of several ranges of equal capacity: one message each, one after the other.
+  virtual void encode(std::span<const Range> ranges, const Source& source,
+                      std::span<std::byte> out) = 0;
   virtual void encode_node(const Range& range, std::span<const std::byte* const> shares,
                            std::span<std::byte> out) = 0;
   virtual void combine(const Range& range, std::span<const std::byte* const> messages,
                        std::span<std::byte> out) = 0;
-  virtual void decode(const Range& range, std::span<const std::byte> message, int owner,
-                      const Sink& sink) = 0;
+  // One message for each range, from these ranks.
+  virtual void decode(std::span<const Range> ranges, std::span<const std::byte* const> messages,
+                      std::span<const int> owners, const Sink& sink) = 0;
 
   // Before the first range of an exchange.
   virtual void begin(const Round&) { ++sequence_; }

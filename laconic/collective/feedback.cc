@@ -3,8 +3,8 @@
 
 #include "laconic/collective/coder.h"
 #include "laconic/collective/layout.h"
-#include "laconic/core/buffer.h"
 #include "laconic/core/error.h"
+#include "laconic/device/memory.h"
 
 namespace laconic::inline collective {
 namespace {
@@ -41,15 +41,16 @@ class FeedbackCoder final : public Coder {
 
   Sizes sizes(std::size_t capacity) const override { return sizes_of(codecs_, capacity); }
   void share(const Range& range, const Source& source, std::span<std::byte> out) override;
-  void encode(const Range& range, const Source& source, std::span<std::byte> out) override;
+  void encode(std::span<const Range> ranges, const Source& source,
+              std::span<std::byte> out) override;
   void encode_node(const Range& range, std::span<const std::byte* const> shares,
                    std::span<std::byte> out) override {
-    encode(range, NodeSum{shares, join_factor_, range.begin}, out);
+    encode({&range, 1}, NodeSum{shares, join_factor_, range.begin}, out);
   }
   void combine(const Range& range, std::span<const std::byte* const> messages,
                std::span<std::byte> out) override;
-  void decode(const Range& range, std::span<const std::byte> message, int owner,
-              const Sink& sink) override;
+  void decode(std::span<const Range> ranges, std::span<const std::byte* const> messages,
+              std::span<const int> owners, const Sink& sink) override;
 
   void begin(const Round& round) override {
     Coder::begin(round);
@@ -102,7 +103,8 @@ class FeedbackCoder final : public Coder {
   float join_factor_, factor_;
   Place place_;
   std::span<float> pending_;
-  Buffer<float> worker_, server_, zeros_;
+  Memory<float> worker_;
+  Buffer<float> server_, zeros_;  // owners combine on the host
   Round round_;
   double sent_ = 0, residual_ = 0;  // squared norms of a sample
   std::uint64_t bad_ = 0;
@@ -124,7 +126,7 @@ FeedbackCoder::FeedbackCoder(const MeanConfig& config, const Place& place, Devic
           1.0 / (static_cast<double>(place.nodes) * (exact_ ? place.per_node : 1)))),
       place_(place),
       pending_(config.pending),
-      worker_(worker_policy_.keeps && config.pending.empty() ? place.shard_count : 0),
+      worker_(device, worker_policy_.keeps && config.pending.empty() ? place.shard_count : 0),
       server_(server_policy_.keeps ? place.chunk_count : 0),
       zeros_(!exact_ && !server_policy_.keeps ? kTile : 0) {
   const auto asked = make_codec(config.codec, options_of(config));
@@ -144,16 +146,22 @@ void FeedbackCoder::share(const Range& range, const Source& source, std::span<st
                 bad_);
 }
 
-void FeedbackCoder::encode(const Range& range, const Source& source, std::span<std::byte> out) {
-  open(up(), range, out);
-  const EncodeResult result = device_.encode({.to = job(up(), range, worker_residual(range), out),
+void FeedbackCoder::encode(std::span<const Range> ranges, const Source& source,
+                           std::span<std::byte> out) {
+  const Range& first = ranges.front();
+  const std::size_t size = out.size() / ranges.size();
+  for (std::size_t i = 0; i < ranges.size(); ++i)
+    open(up(), ranges[i], out.subspan(i * size, size));
+  const EncodeResult result = device_.encode({.to = job(up(), first, worker_residual(first), out),
                                               .source = source,
                                               .spent = exact_ ? pending_.data() : nullptr,
-                                              .sampled_from = place_.shard_begin});
+                                              .sampled_from = place_.shard_begin},
+                                             ranges, size);
   bad_ += result.bad;
   sent_ += result.sent;
   residual_ += result.residual;
-  seal(up(), range, out);
+  for (std::size_t i = 0; i < ranges.size(); ++i)
+    seal(up(), ranges[i], out.subspan(i * size, size));
 }
 
 void FeedbackCoder::combine(const Range& range, std::span<const std::byte* const> messages,
@@ -168,14 +176,18 @@ void FeedbackCoder::combine(const Range& range, std::span<const std::byte* const
   seal(down(), range, out);
 }
 
-void FeedbackCoder::decode(const Range& range, std::span<const std::byte> message, int owner,
+void FeedbackCoder::decode(std::span<const Range> ranges,
+                           std::span<const std::byte* const> messages, std::span<const int> owners,
                            const Sink& sink) {
-  check(down(), message, range, owner);
+  const std::size_t size = sizes(ranges.front().capacity).down;
+  for (std::size_t i = 0; i < ranges.size(); ++i)
+    check(down(), {messages[i], size}, ranges[i], owners[i]);
   device_.decode({.codec = &down(),
                   .block = block_of(down()),
-                  .range = range,
-                  .message = message.data(),
-                  .sink = sink});
+                  .range = ranges.front(),
+                  .message = messages.front(),
+                  .sink = sink},
+                 ranges, messages);
 }
 
 EncodeJob FeedbackCoder::job(const Codec& codec, const Range& range, const Residual& residual,
@@ -215,7 +227,8 @@ std::vector<State> FeedbackCoder::state() {
                    .values = server_.span(),
                    .spread = Spread::kOwned,
                    .begin = place_.chunk_begin,
-                   .role = Role::kResidual});
+                   .role = Role::kResidual,
+                   .of_host = true});
   return all;
 }
 

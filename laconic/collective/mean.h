@@ -30,6 +30,7 @@ struct State {
   std::span<double> scalars = {};  // kScalar, kRank
   bool optional = false;           // 0 where a checkpoint of an earlier version lacks it
   Role role = Role::kOther;
+  bool of_host = false;  // memory of the host; else of the device that the state's owner runs on
 };
 
 // The role of a state that was saved under `name` (without its bucket), perhaps by a run on other

@@ -19,7 +19,10 @@ Pipeline::Pipeline(std::size_t elements, const Nodes& nodes, const Layout& layou
       coder_(std::move(coder)),
       inside_(nodes.inside.get()),
       between_(&nodes.between()),
-      part_(times(nodes.per_node, 1)) {
+      part_(times(nodes.per_node, 1)),
+      ranges_(times(nodes.nodes, 1)),
+      messages_(ranges_.size()),
+      owners_(ranges_.size()) {
   const std::size_t slices = layout_.slices();
   if (slices == 0) return;
   const Sizes longest = sizes(0);
@@ -75,14 +78,13 @@ void Pipeline::encode(std::size_t slice, const Source& source) {
   const auto out = encoded_.prepare(slice, times(nodes_.nodes, size.up));
   for (int chunk = 0; chunk < nodes_.nodes; ++chunk) {
     const Range range = layout_.range(nodes_.local, chunk, slice);
-    const auto to = out.subspan(times(chunk, size.up), size.up);
-    if (!hierarchical()) {
-      coder_->encode(range, source, to);
-      continue;
-    }
+    ranges_[times(chunk, 1)] = range;
+    if (!hierarchical()) continue;
     for (std::size_t r = 0; r < shares.size(); ++r) part_[r] = shares[r] + times(chunk, size.share);
-    coder_->encode_node(range, {part_.data(), shares.size()}, to);
+    coder_->encode_node(range, {part_.data(), shares.size()},
+                        out.subspan(times(chunk, size.up), size.up));
   }
+  if (!hierarchical()) coder_->encode(ranges_, source, out);
   encoded_.post(slice);
 }
 
@@ -97,13 +99,15 @@ void Pipeline::decode(std::size_t slice, const Sink& sink) {
   const std::size_t size = sizes(slice).down;
   const auto arrived =
       hierarchical() ? inside_.arrive(times(nodes_.nodes, size)) : between_.arrive(size);
-  for (int shard = 0; shard < nodes_.per_node; ++shard)
+  for (int shard = 0; shard < nodes_.per_node; ++shard) {
     for (int chunk = 0; chunk < nodes_.nodes; ++chunk) {
-      const std::byte* message =
-          hierarchical() ? arrived[times(shard, 1)] + times(chunk, size) : arrived[times(chunk, 1)];
-      coder_->decode(layout_.range(shard, chunk, slice), {message, size},
-                     nodes_.rank_of(chunk, shard), sink);
+      const std::size_t i = times(chunk, 1);
+      ranges_[i] = layout_.range(shard, chunk, slice);
+      messages_[i] = hierarchical() ? arrived[times(shard, 1)] + times(chunk, size) : arrived[i];
+      owners_[i] = nodes_.rank_of(chunk, shard);
     }
+    coder_->decode(ranges_, messages_, owners_, sink);
+  }
 }
 
 std::string Pipeline::describe() const {

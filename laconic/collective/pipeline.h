@@ -45,6 +45,10 @@ class Pipeline final : public Mean {
   Channel inside_, between_;
   Outbox shared_, encoded_, combined_, forwarded_;
   std::vector<const std::byte*> part_;
+  // Of the chunks of a shard.
+  std::vector<Range> ranges_;
+  std::vector<const std::byte*> messages_;
+  std::vector<int> owners_;
 };
 
 }  // namespace laconic::inline collective

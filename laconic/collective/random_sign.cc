@@ -30,19 +30,21 @@ class RandomSignCoder final : public SignCoder {
                              .out = reinterpret_cast<std::uint16_t*>(out.data()),
                              .active = as_bits(out.data() + 2 * range.capacity)});
   }
-  void encode(const Range& range, const Source& source, std::span<std::byte> out) override {
-    const auto to = open(range, out, 0);
-    device_.draw({.range = range,
+  void encode(std::span<const Range> ranges, const Source& source,
+              std::span<std::byte> out) override {
+    const auto to = open(ranges, out);
+    device_.draw({.range = ranges.front(),
                   .source = source,
                   .draw = draw_,
                   .bits = as_bits(to.bits),
-                  .active = as_bits(to.extras)});
-    seal(range, out, 0);
+                  .active = as_bits(to.extras)},
+                 ranges, out.size() / ranges.size());
+    seal(ranges, out);
   }
   // The node's u: its mean over the ranks on which the word is active.
   void encode_node(const Range& range, std::span<const std::byte* const> shares,
                    std::span<std::byte> out) override {
-    encode(range, NodeSigns{shares, range.begin, range.capacity}, out);
+    encode({&range, 1}, NodeSigns{shares, range.begin, range.capacity}, out);
   }
 
  private:

@@ -75,15 +75,34 @@ void SignCoder::combine(const Range& range, std::span<const std::byte* const> me
   seal(range, out, planes_down());
 }
 
-void SignCoder::decode(const Range& range, std::span<const std::byte> message, int owner,
-                       const Sink& sink) {
-  const auto in =
-      checked(range, message, sizes(range.capacity).down, planes_down(), voters_sum_, owner);
-  device_.read({.range = range,
-                .bits = as_bits(in.bits),
-                .extras = as_bits(in.extras),
+void SignCoder::decode(std::span<const Range> ranges, std::span<const std::byte* const> messages,
+                       std::span<const int> owners, const Sink& sink) {
+  const std::size_t size = sizes(ranges.front().capacity).down;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const auto in =
+        checked(ranges[i], {messages[i], size}, size, planes_down(), voters_sum_, owners[i]);
+    bits_[i] = as_bits(in.bits);
+    extras_[i] = as_bits(in.extras);
+  }
+  device_.read({.range = ranges.front(),
+                .bits = bits_.front(),
+                .extras = extras_.front(),
                 .planes = planes_down(),
-                .sink = sink});
+                .sink = sink},
+               ranges, {bits_.data(), ranges.size()});
+}
+
+wire::Parts<std::byte> SignCoder::open(std::span<const Range> ranges,
+                                       std::span<std::byte> out) const {
+  const std::size_t size = out.size() / ranges.size();
+  for (std::size_t i = ranges.size() - 1; i > 0; --i)
+    open(ranges[i], out.subspan(i * size, size), 0);
+  return open(ranges.front(), out.first(size), 0);
+}
+
+void SignCoder::seal(std::span<const Range> ranges, std::span<std::byte> out) const {
+  const std::size_t size = out.size() / ranges.size();
+  for (std::size_t i = 0; i < ranges.size(); ++i) seal(ranges[i], out.subspan(i * size, size), 0);
 }
 
 }  // namespace laconic::inline collective

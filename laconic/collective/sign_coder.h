@@ -16,8 +16,8 @@ class SignCoder : public Coder {
   Sizes sizes(std::size_t capacity) const override;
   void combine(const Range& range, std::span<const std::byte* const> messages,
                std::span<std::byte> out) override;
-  void decode(const Range& range, std::span<const std::byte> message, int owner,
-              const Sink& sink) override;
+  void decode(std::span<const Range> ranges, std::span<const std::byte* const> messages,
+              std::span<const int> owners, const Sink& sink) override;
 
  protected:
   // `of_node`: planes of what a node sends, 0 for signs; `voters`: the most per word of it.
@@ -31,6 +31,9 @@ class SignCoder : public Coder {
   // A message of zeros, whose parts are filled in and which is then sealed.
   wire::Parts<std::byte> open(const Range& range, std::span<std::byte> out, int planes) const;
   void seal(const Range& range, std::span<std::byte> out, int planes) const;
+  // The same for the signs of several ranges; the parts are the first one's.
+  wire::Parts<std::byte> open(std::span<const Range> ranges, std::span<std::byte> out) const;
+  void seal(std::span<const Range> ranges, std::span<std::byte> out) const;
 
   MeanConfig config_;
   Place place_;

@@ -27,12 +27,13 @@ class VoteCoder final : public SignCoder {
   std::string describe() const override { return counts() ? "vote, counts" : "vote, majority"; }
 
   void share(const Range& range, const Source& source, std::span<std::byte> out) override {
-    cast(range, source, out.data(), out.data() + 8 * wire::words(range.capacity));
+    cast({&range, 1}, source, out.data(), out.data() + 8 * wire::words(range.capacity), 0);
   }
-  void encode(const Range& range, const Source& source, std::span<std::byte> out) override {
-    const auto to = open(range, out, 0);
-    cast(range, source, to.bits, to.extras);
-    seal(range, out, 0);
+  void encode(std::span<const Range> ranges, const Source& source,
+              std::span<std::byte> out) override {
+    const auto to = open(ranges, out);
+    cast(ranges, source, to.bits, to.extras, out.size() / ranges.size());
+    seal(ranges, out);
   }
   void encode_node(const Range& range, std::span<const std::byte* const> shares,
                    std::span<std::byte> out) override {
@@ -52,12 +53,14 @@ class VoteCoder final : public SignCoder {
 
  private:
   void decide(CountSigns& job) const override { job.ties = &ties_; }
-  void cast(const Range& range, const Source& source, std::byte* bits, std::byte* active) {
-    device_.vote({.range = range,
+  void cast(std::span<const Range> ranges, const Source& source, std::byte* bits, std::byte* active,
+            std::size_t stride) {
+    device_.vote({.range = ranges.front(),
                   .source = source,
                   .ties = ties_,
                   .bits = as_bits(bits),
-                  .active = as_bits(active)});
+                  .active = as_bits(active)},
+                 ranges, stride);
   }
 
   kernels::Ties ties_;

@@ -3,6 +3,13 @@
 #include <array>
 #include <cstdint>
 
+// Functions that kernels of other devices call too.
+#ifdef __CUDACC__
+#define LACONIC_HOST_DEVICE __host__ __device__
+#else
+#define LACONIC_HOST_DEVICE
+#endif
+
 namespace laconic::inline core {
 
 // What a random number is for. Streams never share a counter.
@@ -23,7 +30,7 @@ inline constexpr std::uint32_t kPhiloxWeyl0 = 0x9E3779B9;
 inline constexpr std::uint32_t kPhiloxWeyl1 = 0xBB67AE85;
 
 // Philox4x32-10 (Salmon et al. 2011): 128 random bits as a pure function of counter and key.
-constexpr PhiloxCounter philox(PhiloxCounter c, PhiloxKey k) noexcept {
+LACONIC_HOST_DEVICE constexpr PhiloxCounter philox(PhiloxCounter c, PhiloxKey k) noexcept {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = std::uint64_t{kPhiloxMultiplier0} * c[0];
     const std::uint64_t b = std::uint64_t{kPhiloxMultiplier1} * c[2];

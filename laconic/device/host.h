@@ -13,6 +13,14 @@ class HostDevice final : public Device {
   // REQUIRES: threads >= 1 (throws otherwise).
   explicit HostDevice(int threads = 1);
 
+  std::string describe() const override;
+  bool is_host() const noexcept override { return true; }
+  void* allocate(std::size_t bytes) override { return allocate_aligned(bytes); }
+  void free(void* memory) noexcept override { free_aligned(memory); }
+  void copy(const void* from, void* to, std::size_t bytes) override;
+  void copy_in(const void* from_host, void* to, std::size_t bytes) override;
+  void copy_out(const void* from, void* to_host, std::size_t bytes) override;
+  void clear(void* at, std::size_t bytes) override;
   void run(const Pass& pass) override;
   void run(const Source& source, const Sink& sink, std::size_t elements, float* spent) override;
   void share(const ShareValues& job, std::uint64_t& bad) override;
@@ -25,6 +33,11 @@ class HostDevice final : public Device {
   void count(const CountSigns& job) override;
   void read(const ReadSigns& job) override;
   void reserve(const Codec* codec, std::size_t messages) override;
+  using Device::decode;
+  using Device::draw;
+  using Device::encode;
+  using Device::read;
+  using Device::vote;
   Pool& pool() noexcept override { return pool_; }
 
  private:
@@ -52,6 +65,10 @@ class HostDevice final : public Device {
   void run_all(const Blocks& pass);
   void run_all(const TensorNorms& pass);
   void run_all(const TensorApply& pass);
+  void run_all(const UpdateFloors& pass);
+  void run_all(const TileSums& pass);
+  void run_all(const Scaling& pass);
+  void run_all(const Filling& pass);
   void decode_mean(const CombineMessages& job, std::size_t begin, std::size_t count, int thread,
                    float* q) const;
   void recode(const CombineMessages& job);

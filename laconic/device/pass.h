@@ -62,9 +62,10 @@ struct BadBlocks {
 // A variance floor per scale block: block i has [begins[i], begins[i + 1]), the last one ends with
 // the vector.
 struct FloorTable {
-  std::span<const std::size_t> begins;
-  std::span<const float> floors;
+  std::span<const std::size_t> begins;  // of the host
+  std::span<float> floors;
   std::size_t elements = 0;
+  const std::size_t* begins_there = nullptr;  // `begins` in memory of a device that has its own
 
   std::size_t end(std::size_t block) const noexcept {
     return block + 1 < begins.size() ? begins[block + 1] : elements;
@@ -327,6 +328,40 @@ struct TensorApply {
   std::span<const TensorPiece> pieces;
 };
 
-using Pass = std::variant<LocalStep, MomentsApply, TensorNorms, TensorApply>;
+// floors = factor times the mean of v over each block, 0 where not `on`; counts the blocks whose mean
+// is 0. A sum runs in 16 lanes; `in_parts`: it is folded every tile and the parts are added in
+// double. With `freeze` elements of v that are 0 become the mean first.
+struct UpdateFloors {
+  float* v;
+  FloorTable floors;
+  float factor;
+  bool on, in_parts, freeze;
+  std::size_t* dead;  // of the host
+};
+
+// The sum of squares or magnitudes of every tile, in 16 lanes; with `checked` -1 where the tile holds
+// something not finite.
+struct TileSums {
+  const float* values;
+  std::size_t elements;
+  kernels::Norm norm;
+  bool checked;
+  float* sums;  // of the host
+};
+
+struct Scaling {
+  float* values;
+  std::size_t elements;
+  float factor;
+};
+
+struct Filling {
+  float* values;
+  std::size_t elements;
+  float value;
+};
+
+using Pass = std::variant<LocalStep, MomentsApply, TensorNorms, TensorApply, UpdateFloors, TileSums,
+                          Scaling, Filling>;
 
 }  // namespace laconic::inline device

@@ -9,13 +9,25 @@
 // other devices call it. Every operation is rounded to fp32 in the written order; no product and sum
 // may be fused, which is the compiler's flags to keep (-ffp-contract=off). Only functions that CUDA
 // has in the global namespace are used: copysignf, fabsf, rintf, sqrtf.
-#ifdef __CUDACC__
-#define LACONIC_HOST_DEVICE __host__ __device__
-#else
-#define LACONIC_HOST_DEVICE
-#endif
-
 namespace laconic::kernels {
+
+LACONIC_HOST_DEVICE inline std::uint32_t bits_of(float value) {
+  return __builtin_bit_cast(std::uint32_t, value);
+}
+LACONIC_HOST_DEVICE inline float float_of_bits(std::uint32_t bits) {
+  return __builtin_bit_cast(float, bits);
+}
+
+// bf16, rounded to the nearest, ties to even; a NaN stays one.
+LACONIC_HOST_DEVICE inline std::uint16_t bf16_of(float value) {
+  const std::uint32_t bits = bits_of(value);
+  if (value != value) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
+  const std::uint32_t odd = bits >> 16 & 1;
+  return static_cast<std::uint16_t>((bits + 0x7FFF + odd) >> 16);
+}
+LACONIC_HOST_DEVICE inline float float_of_bf16(std::uint16_t bf16) {
+  return float_of_bits(static_cast<std::uint32_t>(bf16) << 16);
+}
 
 // Gradients beyond this count as not finite.
 inline constexpr float kLargestGradient = 1e16F;
@@ -40,6 +52,12 @@ struct Lanes {
 LACONIC_HOST_DEVICE inline float weight_of(float p, Norm norm) {
   return norm == Norm::kL2 ? p * p : fabsf(p);
 }
+// Of `counted` elements; 0 where there are none.
+LACONIC_HOST_DEVICE inline float scale_of_sum(float sum, std::int64_t counted, Norm norm) {
+  if (counted == 0) return 0;
+  const float mean = sum / static_cast<float>(counted);
+  return norm == Norm::kL2 ? sqrtf(mean) : mean;
+}
 // C(p).
 LACONIC_HOST_DEVICE inline float decoded(float scale, bool negative) {
   return copysignf(scale, negative ? -1.0F : 1.0F);
@@ -50,6 +68,12 @@ LACONIC_HOST_DEVICE inline float residual_of(float p, float scale, float gain) {
 
 // Integers of 8, 4 or 2 bits with one scale per block.
 
+// |a| or |b|, whichever is larger; Inf and NaN are larger than all others. REQUIRES: a >= 0 or NaN.
+LACONIC_HOST_DEVICE inline float larger_magnitude(float a, float b) {
+  const float size = fabsf(b);
+  return static_cast<std::int32_t>(bits_of(size)) > static_cast<std::int32_t>(bits_of(a)) ? size
+                                                                                          : a;
+}
 // L: codes are -L to L.
 LACONIC_HOST_DEVICE constexpr int largest_code(int bits) { return (1 << (bits - 1)) - 1; }
 // s = M/L of a block's largest magnitude M; 0 where 1/s would not be finite, so that every code is
@@ -57,6 +81,10 @@ LACONIC_HOST_DEVICE constexpr int largest_code(int bits) { return (1 << (bits - 
 LACONIC_HOST_DEVICE inline float integer_scale(float largest, int bits) {
   const float scale = largest / static_cast<float>(largest_code(bits));
   return 1.0F / scale <= 3.40282347e38F ? scale : 0.0F;
+}
+// Blocks with a larger scale cannot be encoded: every field times it is finite, -L-1 too.
+LACONIC_HOST_DEVICE inline float largest_scale(int bits) {
+  return 3.40282347e38F / static_cast<float>(1 << (bits - 1));
 }
 // r = 1/s, 0 where s is 0.
 LACONIC_HOST_DEVICE inline float inverse_scale(float scale) {
@@ -103,8 +131,13 @@ LACONIC_HOST_DEVICE inline float ratio_of(float m, float b) {
   return u < -1.0F ? -1.0F : 1.0F < u ? 1.0F : u;
 }
 
+// The mean of `voters` signs of which `plus` are +1; 0 of none.
+LACONIC_HOST_DEVICE inline float mean_of_count(int plus, int voters) {
+  return voters == 0 ? 0.0F : static_cast<float>(2 * plus) / static_cast<float>(voters) - 1.0F;
+}
+
 // Bits of the number of +1 among n ranks: ceil(log2(n + 1)).
-constexpr int planes_of(int ranks) noexcept {
+LACONIC_HOST_DEVICE constexpr int planes_of(int ranks) noexcept {
   int planes = 0;
   while ((1 << planes) <= ranks) ++planes;
   return planes;

@@ -1,7 +1,6 @@
 #include "laconic/kernels/reference.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "laconic/kernels/reference_bits.h"
@@ -19,11 +18,9 @@ float value_of(const Coded& coded, std::size_t k) {
   return decoded(coded.scale, bit_of(coded.bits, k));
 }
 
-// Lane k % 16 becomes |p| where that is larger; Inf and NaN are larger than all others.
+// Lane k % 16 becomes |p| where that is larger.
 void keep_largest(Lanes& lanes, std::size_t k, float p) {
-  const auto size = std::bit_cast<std::int32_t>(std::fabs(p));
-  float& lane = lanes.lane[k % 16];
-  if (size > std::bit_cast<std::int32_t>(lane)) lane = std::bit_cast<float>(size);
+  lanes.lane[k % 16] = larger_magnitude(lanes.lane[k % 16], p);
 }
 
 // The field of element k.
@@ -51,17 +48,6 @@ float uniform(const Draw& draw, std::uint64_t k) {
   return uniform_of(random[k % 8 / 2] >> (k % 2 * 16) & 0xFFFF);
 }
 
-std::uint16_t bf16_of(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  if (std::isnan(value)) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
-  const std::uint32_t odd = bits >> 16 & 1;
-  return static_cast<std::uint16_t>((bits + 0x7FFF + odd) >> 16);
-}
-
-float float_of(std::uint16_t bf16) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bf16) << 16);
-}
-
 }  // namespace
 
 float fold(const Lanes& lanes) noexcept {
@@ -72,9 +58,7 @@ float fold(const Lanes& lanes) noexcept {
 }
 
 float scale_of(float sum, std::size_t count, Norm norm) noexcept {
-  if (count == 0) return 0;
-  const float mean = sum / static_cast<float>(count);
-  return norm == Norm::kL2 ? std::sqrt(mean) : mean;
+  return scale_of_sum(sum, static_cast<std::int64_t>(count), norm);
 }
 
 void measure(const float* a, const float* e, const float* live, std::size_t count, Norm norm,
@@ -243,8 +227,7 @@ void counts_to_floats(const std::uint8_t* counts, const std::uint16_t* voters, i
                       std::size_t count, float* out) noexcept {
   for (std::size_t k = 0; k < count; ++k) {
     const int all = voters[k / 64];
-    const auto twice = static_cast<float>(2 * count_of(counts, planes, k));
-    out[k] = all == 0 ? 0.0F : twice / static_cast<float>(all) - 1.0F;
+    out[k] = mean_of_count(count_of(counts, planes, k), all);
   }
 }
 
@@ -288,8 +271,8 @@ void sum(const float* const* in, int inputs, std::size_t count, float factor, fl
 void sum_bf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor,
               float* out) noexcept {
   for (std::size_t k = 0; k < count; ++k) {
-    float sum = float_of(in[0][k]);
-    for (int i = 1; i < inputs; ++i) sum += float_of(in[i][k]);
+    float sum = float_of_bf16(in[0][k]);
+    for (int i = 1; i < inputs; ++i) sum += float_of_bf16(in[i][k]);
     out[k] = sum * factor;
   }
 }
@@ -299,7 +282,7 @@ void to_bf16(const float* in, std::size_t count, std::uint16_t* out) noexcept {
 }
 
 void from_bf16(const std::uint16_t* in, std::size_t count, float* out) noexcept {
-  for (std::size_t k = 0; k < count; ++k) out[k] = float_of(in[k]);
+  for (std::size_t k = 0; k < count; ++k) out[k] = float_of_bf16(in[k]);
 }
 
 bool all_finite(const float* g, std::size_t count) noexcept {

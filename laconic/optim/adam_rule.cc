@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "laconic/core/error.h"
-#include "laconic/kernels/sign.h"
 #include "laconic/optim/gradient_rule.h"
 
 namespace laconic::inline optim {
@@ -106,7 +106,7 @@ void DenseRoundsRule::dense_round(const Sink& sink, const Step& step) {
 }
 
 void DenseRoundsRule::freeze() {
-  for (const State& state : dense_->state()) std::ranges::fill(state.values, 0.0F);
+  for (const State& state : dense_->state()) clear(state);
 }
 
 std::vector<State> DenseRoundsRule::dense_state() {
@@ -127,61 +127,26 @@ std::string DenseRoundsRule::described(const Mean& coded) const {
   return fmt::format("{}; dense rounds: {}", coded.describe(), dense_->describe());
 }
 
-namespace {
-
-// The sum of v over a block, rounded as specified.
-float sum_over(const float* v, std::size_t count, bool in_parts) {
-  kernels::Lanes lanes;
-  double total = 0;
-  float scratch[kTile];
-  for (std::size_t at = 0; at < count; at += kTile) {
-    const std::size_t n = std::min(kTile, count - at);
-    kernels::measure(v + at, nullptr, nullptr, n, kernels::Norm::kL1, scratch, lanes);
-    if (!in_parts) continue;
-    total += kernels::fold(lanes);
-    lanes = {};
-  }
-  return in_parts ? static_cast<float>(total) : kernels::fold(lanes);
-}
-
-}  // namespace
-
 double AdamRule::variance_norm() const {
-  double total = 0;
-  for (std::size_t at = 0; at < v_.size(); at += kTile)
-    total += sum_over(v_.data() + at, std::min(kTile, v_.size() - at), false);
-  return total;
+  bucket_.device->run(TileSums{v_.data(), v_.size(), kernels::Norm::kL1, false, sums_.data()});
+  return std::accumulate(sums_.begin(), sums_.end(), 0.0);
 }
 
-Floors::Floors(const Mean& mean, std::span<float> v, double factor, bool in_parts, bool on)
-    : begins_(mean.blocks()),
-      floors_(begins_.size()),
+Floors::Floors(Device& device, const Mean& mean, std::span<float> v, double factor, bool in_parts,
+               bool on)
+    : device_(device),
+      begins_(mean.blocks()),
+      begins_there_(device, device.is_host() ? 0 : begins_.size()),
+      floors_(device, begins_.size()),
       v_(v),
       factor_(static_cast<float>(factor)),
       in_parts_(in_parts),
-      on_(on) {}
-
-float Floors::mean_of(std::size_t block) const {
-  return sum_over(v_.data() + begins_[block], count(block), in_parts_) /
-         static_cast<float>(count(block));
+      on_(on) {
+  if (!begins_there_.empty()) copy_to<std::size_t>(device_, begins_, begins_there_.span());
 }
 
-void Floors::update() {
-  dead_block_ = false;
-  for (std::size_t b = 0; b < begins_.size(); ++b) {
-    const float mean = mean_of(b);
-    floors_[b] = on_ ? mean * factor_ : 0;
-    dead_block_ |= mean == 0;
-  }
-}
-
-void Floors::freeze() {
-  for (std::size_t b = 0; b < begins_.size(); ++b) {
-    const float mean = mean_of(b);
-    for (float& v : v_.subspan(begins_[b], count(b)))
-      if (v == 0) v = mean;
-  }
-  update();
+void Floors::run(bool freeze) {
+  device_.run(UpdateFloors{v_.data(), table(), factor_, on_, in_parts_, freeze, &dead_});
 }
 
 }  // namespace laconic::inline optim

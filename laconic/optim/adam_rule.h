@@ -22,7 +22,10 @@ std::int64_t percent_of_run(const OptimizerConfig& config, int share);
 class AdamRule : public Rule {
  public:
   explicit AdamRule(const Bucket& bucket)
-      : Rule(bucket), m_(bucket.x.size()), v_(bucket.x.size()) {}
+      : Rule(bucket),
+        m_(*bucket.device, bucket.x.size()),
+        v_(*bucket.device, bucket.x.size()),
+        sums_((bucket.x.size() + kTile - 1) / kTile) {}
 
   double variance_norm() const override;
 
@@ -36,8 +39,11 @@ class AdamRule : public Rule {
   // An Adam step on the exact mean; bad blocks leave everything. The parts live until the next call.
   AdamWUpdate adam_update(const Step& step);
 
-  Buffer<float> m_, v_;
+  Memory<float> m_, v_;
   std::vector<AdamPart> parts_;
+
+ private:
+  mutable std::vector<float> sums_;  // of v, tile by tile
 };
 
 // An Adam method with a one-bit mean, and dense rounds that average the gradients: exactly, or with
@@ -68,25 +74,28 @@ class DenseRoundsRule : public AdamRule {
 class Floors {
  public:
   // `on`: a coded mean is applied. Without it every floor is 0.
-  Floors(const Mean& mean, std::span<float> v, double factor, bool in_parts, bool on);
+  Floors(Device& device, const Mean& mean, std::span<float> v, double factor, bool in_parts,
+         bool on);
 
-  void update();
+  void update() { run(false); }
   // v = 0 becomes V, where that is not 0.
-  void freeze();
-  FloorTable table() const noexcept { return {begins_, floors_, v_.size()}; }
-  bool any_dead_block() const noexcept { return dead_block_; }
+  void freeze() { run(true); }
+  FloorTable table() const noexcept {
+    return {begins_, floors_.span(), v_.size(), begins_there_.data()};
+  }
+  bool any_dead_block() const noexcept { return dead_ != 0; }
 
  private:
-  std::size_t count(std::size_t block) const noexcept {
-    return table().end(block) - begins_[block];
-  }
-  float mean_of(std::size_t block) const;
+  void run(bool freeze);
 
+  Device& device_;
   std::vector<std::size_t> begins_;
-  std::vector<float> floors_;
+  Memory<std::size_t> begins_there_;
+  Memory<float> floors_;
   std::span<float> v_;
   float factor_;
-  bool in_parts_, on_, dead_block_ = true;
+  bool in_parts_, on_;
+  std::size_t dead_ = 1;  // blocks; none is known yet
 };
 
 }  // namespace laconic::inline optim

@@ -74,7 +74,8 @@ void agree_on_setup(Transport& transport, const OptimizerConfig& config, const M
   agree(transport, mine, "build the same model with the same groups on every rank");
   mine.clear();
   for (const auto& [field, text] : to_text(config))
-    if (field != "threads") mine.push_back(fmt::format("{} = {}", field, text));
+    if (field != "threads" && field != "device")
+      mine.push_back(fmt::format("{} = {}", field, text));
   agree(transport, mine, "pass the same configuration on every rank");
 }
 
@@ -104,14 +105,13 @@ void ReplicaCheck::after(std::int64_t step, Transport& transport,
   }
 }
 
-void WriteWatch::note() {
-  for (std::size_t i = 0; i < noted_.size(); ++i)
-    noted_[i] = hash_of(model_.weights, model_.ranges[i]);
+void WriteWatch::note(std::span<const float> weights) {
+  for (std::size_t i = 0; i < noted_.size(); ++i) noted_[i] = hash_of(weights, model_.ranges[i]);
 }
 
-const NamedRange* WriteWatch::written() const {
+const NamedRange* WriteWatch::written(std::span<const float> weights) const {
   for (std::size_t i = 0; i < noted_.size(); ++i)
-    if (hash_of(model_.weights, model_.ranges[i]) != noted_[i]) return &model_.ranges[i];
+    if (hash_of(weights, model_.ranges[i]) != noted_[i]) return &model_.ranges[i];
   return nullptr;
 }
 

@@ -40,9 +40,9 @@ class WriteWatch {
       : model_(model), noted_(model.watched ? model.ranges.size() : 0) {}
 
   // The weights are taken to be as they are now. REQUIRES: Model::watched, here and below.
-  void note();
+  void note(std::span<const float> weights);
   // The first range with other weights than noted; null: none has.
-  const NamedRange* written() const;
+  const NamedRange* written(std::span<const float> weights) const;
 
  private:
   const Model& model_;

@@ -1,28 +1,26 @@
 #include "laconic/optim/clipping.h"
 
-#include <algorithm>
-
-#include "laconic/device/pass.h"
-#include "laconic/kernels/dense.h"
-
 namespace laconic::inline optim {
 
-double squares_of(std::span<const float> gradient, bool* bad) {
+Clipping::Clipping(Device& device, std::span<float> gradient)
+    : device_(device), gradient_(gradient), sums_((gradient.size() + kTile - 1) / kTile) {}
+
+double Clipping::squares(bool* bad) {
+  device_.run(TileSums{gradient_.data(), gradient_.size(), kernels::Norm::kL2, true, sums_.data()});
   double total = 0;
-  for (std::size_t at = 0; at < gradient.size(); at += kTile) {
-    const std::size_t n = std::min(kTile, gradient.size() - at);
-    const float* g = gradient.data() + at;
-    if (kernels::all_finite(g, n))
-      total += static_cast<double>(kernels::sum_of_squares(g, n));
-    else
+  for (const float sum : sums_) {
+    if (sum < 0)
       *bad = true;
+    else
+      total += static_cast<double>(sum);
   }
   return total;
 }
 
-void clip(std::span<float> gradient, double norm, double most) {
+void Clipping::clip(double norm, double most) {
   const double factor = most / (norm + 1e-6);
-  if (factor < 1) kernels::scale(gradient.data(), gradient.size(), static_cast<float>(factor));
+  if (factor < 1)
+    device_.run(Scaling{gradient_.data(), gradient_.size(), static_cast<float>(factor)});
 }
 
 }  // namespace laconic::inline optim

@@ -90,6 +90,7 @@ struct OptimizerConfig {
   std::uint32_t seed = 0;
   std::int64_t shadow_every = 0, verify_every = 0;  // 0: never
   int threads = 1;                                  // of each rank
+  std::string device = "cpu";                       // or emulated, cuda, cuda:0, …
 
   std::map<std::string, double, std::less<>> own = {};  // options of methods outside the library
 

@@ -28,7 +28,7 @@ Courier::Courier(Transport& transport, const OptimizerConfig& config)
     : group_(transport.split(0)),
       metered_(make_metered(*group_, traffic_, std::max(0, config.ranks_per_node))),
       nodes_(make_nodes(*metered_, config.ranks_per_node)),
-      device_(make_host_device(config.threads)) {}
+      device_(make_device(config.device, config.threads)) {}
 
 Courier::~Courier() { stop(); }
 

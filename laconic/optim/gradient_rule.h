@@ -55,7 +55,7 @@ class GradientRule : public Base {
   }
   void average(const Step&) override {
     if (!this->bucket_.deferred) return mean_->reduce(this->bucket_.g);
-    if (held_.empty()) held_ = Buffer<float>(this->bucket_.x.size());
+    if (held_.empty()) held_ = Memory<float>(*this->bucket_.device, this->bucket_.x.size());
     mean_->exchange(gradient(), Store{held_.data()}, {});
   }
   void apply(const Step& step) override {
@@ -75,7 +75,7 @@ class GradientRule : public Base {
 
   void redistribute(const Rule::Whole& whole, const Step&) override {
     if (mean_) return this->hand_out(this->residuals_in(whole), mean_->state());
-    for (const State& one : moments()) std::ranges::copy(whole.at(one.name), one.values.begin());
+    for (const State& one : moments()) this->store(whole.at(one.name), one.values);
   }
 
  protected:
@@ -89,7 +89,7 @@ class GradientRule : public Base {
 
   std::unique_ptr<Mean> mean_;
   bool coded_;
-  Buffer<float> held_;
+  Memory<float> held_;
 };
 
 }  // namespace laconic::inline optim

@@ -1,6 +1,5 @@
 #include "laconic/optim/local_rule.h"
 
-#include <cstring>
 #include <limits>
 
 #include "laconic/core/error.h"
@@ -31,21 +30,17 @@ constexpr OuterRule rule_of(Outer outer) {
   return OuterRule::kAverage;
 }
 
-void copy(std::span<const float> from, std::span<float> to) {
-  std::memcpy(to.data(), from.data(), from.size_bytes());
-}
-
 }  // namespace
 
 LocalRule::LocalRule(const Bucket& bucket)
     : Rule(bucket),
       inner_(make_inner(bucket)),
-      x_sync_(bucket.x.size()),
-      momentum_(bucket.config->outer == Outer::kAverage ? 0 : bucket.x.size()),
+      x_sync_(*bucket.device, bucket.x.size()),
+      momentum_(*bucket.device, bucket.config->outer == Outer::kAverage ? 0 : bucket.x.size()),
       mean_(make_gradient_mean()),
       lossy_(codes_gradients()),
-      snapshot_(bucket.courier ? bucket.x.size() : 0),
-      held_(snapshot_.size()),
+      snapshot_(*bucket.device, bucket.courier ? bucket.x.size() : 0),
+      held_(*bucket.device, snapshot_.size()),
       rests_(bucket.courier && bucket.rest ? bucket.rest->all_of(bucket.index).size() : 0) {
   if (!bucket.courier) means_ = {mean_.get()};
 }
@@ -81,6 +76,7 @@ void LocalRule::step(const Step& step) {
   copy(bucket_.x, snapshot_.span());
   keep_resting();
   round_ = {.step = static_cast<std::uint64_t>(step.t), .live = masked({})};
+  bucket_.device->settle();  // the courier's device reads the snapshot
   bucket_.courier->post(bucket_.index);
   if (step.delay == 0) finish(Follow::kEqual);
 }
@@ -89,7 +85,8 @@ void LocalRule::synchronize(const Step& step) { this->step(step); }
 
 void LocalRule::deliver() {
   mean_->exchange(displacement(snapshot_.data()), Store{held_.data()}, round_);
-  residuals_.put_back();
+  residuals_.put_back(bucket_.courier->device());
+  bucket_.courier->device().settle();
 }
 
 // Until the exchange is applied: what rests keeps its residuals now, the rest of it then.
@@ -101,7 +98,8 @@ void LocalRule::keep_resting() {
       for (std::size_t i = 0; i < all.size(); ++i)
         if (all[i].begin == piece.begin) rests_[i] = 1;
   }
-  residuals_.take({}, resting().empty() ? std::vector<State>{} : mean_->state(), resting());
+  residuals_.take(*bucket_.device, {}, resting().empty() ? std::vector<State>{} : mean_->state(),
+                  resting());
 }
 
 std::span<const Piece> LocalRule::kept_pieces() {
@@ -118,12 +116,12 @@ void LocalRule::finish(Follow follow) {
   bad_seen_ = mean_->bad_blocks() + exact_bad_.load(std::memory_order_relaxed);
   const auto pieces = kept_pieces();
   if (!pieces.empty())
-    rested_.take(bucket_.x,
+    rested_.take(*bucket_.device, bucket_.x,
                  {{"x_sync", x_sync_.span(), Spread::kSame},
                   {"outer_momentum", momentum_.span(), Spread::kSame}},
                  pieces);
   bucket_.device->run(Values{held_.data()}, outer_update(gamma(), follow), held_.size());
-  if (!pieces.empty()) rested_.put_back();
+  if (!pieces.empty()) rested_.put_back(*bucket_.device);
   if (follow == Follow::kEqual)
     for (const Piece& piece : pieces)
       copy(x_sync_.span().subspan(piece.begin, piece.count),

@@ -40,6 +40,9 @@ class LocalRule final : public Rule {
   double& due() { return scalars_[2]; }  // step in which the exchange under way is applied; 0: none
   double& gamma() { return scalars_[3]; }  // of it
 
+  void copy(std::span<const float> from, std::span<float> to) const {
+    copy_on<float>(*bucket_.device, from, to);
+  }
   double mean_rate();
   kernels::OuterStep outer_step(double gamma, kernels::Follow follow) const;
   OuterUpdate outer_update(double gamma, kernels::Follow follow);
@@ -49,14 +52,14 @@ class LocalRule final : public Rule {
   void finish(kernels::Follow follow);
 
   std::unique_ptr<Rule> inner_;  // null: the caller moves the weights
-  Buffer<float> x_sync_, momentum_;
+  Memory<float> x_sync_, momentum_;
   double scalars_[4] = {};
   std::unique_ptr<Mean> mean_;
   bool lossy_;
   Counter exact_bad_{0};
 
   // Of an exchange under way.
-  Buffer<float> snapshot_, held_;
+  Memory<float> snapshot_, held_;
   std::vector<double> rests_;  // of each piece of the bucket, 1: it rests
   std::vector<Piece> found_;
   Round round_;

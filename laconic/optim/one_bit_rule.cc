@@ -15,11 +15,12 @@ std::vector<State> OneBitRule::state() {
 
 void OneBitRule::redistribute(const Whole& whole, const Step&) {
   // m += e/beta1, e the mean worker residual and the server residuals.
-  const Buffer<float> e = residuals_in(whole);
-  for (std::size_t k = 0; k < m_.size(); ++k)
-    m_[k] += e[k] / static_cast<float>(bucket_.config->beta1);
-  for (const State& state : coded_->state())
-    std::fill(state.values.begin(), state.values.end(), 0.0F);
+  const Buffer<float> e = residuals_in(whole), m(m_.size());
+  fetch(m_.span(), m.span());
+  for (std::size_t k = 0; k < m.size(); ++k)
+    m[k] += e[k] / static_cast<float>(bucket_.config->beta1);
+  store(m.span(), m_.span());
+  for (const State& state : coded_->state()) clear(state);
   redistribute_dense(whole);
 }
 

@@ -13,8 +13,8 @@ class OneBitRule : public DenseRoundsRule {
   explicit OneBitRule(const Bucket& bucket)
       : DenseRoundsRule(bucket),
         coded_(make_coded("sign")),
-        floors_(*coded_, v_.span(), bucket.config->variance_floor, bucket.config->scale_block == 0,
-                bucket.group.compress) {
+        floors_(*bucket.device, *coded_, v_.span(), bucket.config->variance_floor,
+                bucket.config->scale_block == 0, bucket.group.compress) {
     means_.push_back(coded_.get());
   }
 

@@ -13,6 +13,7 @@
 #include "laconic/optim/cuts.h"
 #include "laconic/optim/method.h"
 #include "laconic/optim/paths.h"
+#include "laconic/optim/placement.h"
 #include "laconic/optim/queue.h"
 #include "laconic/optim/rates.h"
 #include "laconic/optim/record.h"
@@ -34,7 +35,9 @@ class FlatOptimizer final : public Optimizer {
         transport_(transport),
         metered_(make_metered(transport, traffic_, std::max(0, config_.ranks_per_node))),
         nodes_(make_nodes(*metered_, config_.ranks_per_node)),
-        device_(make_host_device(config_.threads)),
+        device_(make_device(config_.device, config_.threads)),
+        placement_(model_, *device_),
+        clipping_(*device_, placement_.gradient()),
         schedule_(method_.make_schedule(config_)) {
     agree_on_setup(*metered_, config_, model_);
     if (spacing_.delay > 0) {
@@ -45,8 +48,14 @@ class FlatOptimizer final : public Optimizer {
     const bool coded_ways =
         !dense() && transport_.size() > 1 && nodes_.nodes > 1 && spacing_.delay == 0;
     const bool chooses = coded_ways && config_.exchange == ExchangeForm::kAuto;
+    const bool may_switch = chooses || (coded_ways && config_.guard);
+    if (may_switch && !device_->is_host())
+      fail(Code::kInvalidArgument,
+           "device = {} with {}: exact exchanges that add residuals run on the CPU only; leave it "
+           "out, or train with device = cpu",
+           config_.device, chooses ? "exchange = auto" : "guard");
     if (chooses && nodes_.per_node > 1) flat_ = make_nodes(*metered_, kFlat);
-    if (chooses || (coded_ways && config_.guard))
+    if (may_switch)
       possible_paths_ = paths_of(config_, nodes_.per_node > 1);
     if (model_.may_rest) rest_ = std::make_unique<Rest>(model_, *metered_, spacing_.fragments);
     shadow_.ranges = model_.ranges;
@@ -72,6 +81,8 @@ class FlatOptimizer final : public Optimizer {
     if (begun_) fail(Code::kInvalidArgument, "begin was called twice: finish the step first");
     begin_at(rates_.set(groups));
   }
+  void follow(void* stream) override { device_->follow_caller(stream); }
+  std::span<float> weights() override { return placement_.show(); }
   void take_up_weights() override {
     if (begun_) fail(Code::kInvalidArgument, "take_up_weights inside a step: call step() first");
     look_for_writes();
@@ -96,6 +107,7 @@ class FlatOptimizer final : public Optimizer {
     if (!begun_) fail(Code::kInvalidArgument, "ready before begin: give the learning rate first");
     if (bucket < 0 || bucket >= buckets())
       fail(Code::kInvalidArgument, "bucket {}: there are {}", bucket, buckets());
+    take_gradient(bucket);
     queue_->ready(bucket, !waits_for_all() && acts());
   }
 
@@ -105,6 +117,7 @@ class FlatOptimizer final : public Optimizer {
       fail(Code::kInvalidArgument,
            "this step cannot be undone: only exact methods with Model::deferred can");
     begun_ = false;
+    take_what_is_left();
     if (rest_) rest_->all_known();
     bool taken = true;
     if (waits_for_all()) {
@@ -114,6 +127,7 @@ class FlatOptimizer final : public Optimizer {
       if (defers()) taken = finish_deferred(wish);
     }
     if (taken && acts() && tensors_) tensors_->move(step_, rules_, rest_.get());
+    placement_.give_weights();
     if (taken) count();
     report(taken);
     note_weights();
@@ -136,6 +150,7 @@ class FlatOptimizer final : public Optimizer {
   void synchronize() override {
     if (begun_) fail(Code::kInvalidArgument, "synchronize inside a step: call step() first");
     if (counters_.open() == 0) return;
+    placement_.take_weights();
     Step now = step_;
     now.t = static_cast<std::int64_t>(counters_.t());
     now.variance_updates = static_cast<std::int64_t>(counters_.variance_updates());
@@ -152,6 +167,7 @@ class FlatOptimizer final : public Optimizer {
     if (agrees) rest_->synchronized();
     counters_.open() = 0;
     counters_.last_sync() = counters_.t();
+    placement_.give_weights();
     note_weights();
   }
 
@@ -174,7 +190,8 @@ class FlatOptimizer final : public Optimizer {
            model_.weights.size());
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       const auto from = started_ ? rules_[b]->synced() : std::span<const float>(buckets_[b].x);
-      std::memcpy(out.data() + buckets_[b].begin, from.data(), from.size_bytes());
+      placement_.fetch_weights(from, buckets_[b].begin,
+                               out.subspan(buckets_[b].begin, from.size()));
     }
   }
 
@@ -189,10 +206,15 @@ class FlatOptimizer final : public Optimizer {
     all.push_back({"counters", {}, Spread::kScalar, 0, counters_.values()});
     if (rest_)
       for (State& one : rest_->state()) all.push_back(std::move(one));
-    return all;
+    return mirror_.show(std::move(all));
   }
 
   void redistribute(int bucket, const std::map<std::string, std::vector<float>>& whole) override {
+    if (bucket == 0) {
+      mirror_.take_up();
+      placement_.take_up();
+      placement_.take_weights();
+    }
     Step now = schedule_->plan(counters_, counters_.lr_before());
     now.t = static_cast<std::int64_t>(counters_.t());
     now.variance_updates = static_cast<std::int64_t>(counters_.variance_updates());
@@ -202,10 +224,14 @@ class FlatOptimizer final : public Optimizer {
       counters_.open() = 0;
       counters_.last_sync() = counters_.t();
       if (rest_) rest_->other_ranks();
+      placement_.give_weights();
     }
   }
 
   void restored() override {
+    mirror_.take_up();
+    placement_.take_up();
+    placement_.take_weights();
     started_ = counters_.t() > 0;
     step_ = {};
     record_.stats = {};
@@ -229,23 +255,25 @@ class FlatOptimizer final : public Optimizer {
   const Totals& totals() const noexcept override { return record_.totals; }
 
   std::string describe() const override {
-    return fmt::format("{}, {} parameters in {} bucket(s), {}", method_.name, model_.weights.size(),
-                       buckets(),
-                       rules_.empty() ? "nothing to exchange" : rules_.front()->describe());
+    return fmt::format("{}, {} parameters in {} bucket(s), {}{}", method_.name,
+                       model_.weights.size(), buckets(),
+                       rules_.empty() ? "nothing to exchange" : rules_.front()->describe(),
+                       device_->is_host() ? "" : ", on " + device_->describe());
   }
 
  private:
   void look_for_writes() {
     if (!watches()) return;
-    const NamedRange* written = watch_.written();
+    const NamedRange* written = watch_.written(placement_.on_host());
     if (written == nullptr) return;
     if (counters_.open() != 0) refuse_write(*written, record_.stats.step, method_.title);
+    placement_.take_weights();
     for (const auto& one : rules_) one->adopt();
-    watch_.note();
+    watch_.note(placement_.on_host());
   }
   void note_weights() {
     looked_ = false;
-    if (watches()) watch_.note();
+    if (watches()) watch_.note(placement_.on_host());
   }
   bool watches() const {
     return model_.watched && started_ && !rules_.empty() && rules_.front()->keeps_weights();
@@ -253,6 +281,7 @@ class FlatOptimizer final : public Optimizer {
 
   // A step of one bucket, on the queue's thread.
   void work(int b) {
+    wait_for_gradient(b);
     if (step_.freezes) rule(b).freeze();
     if (defers()) return rule(b).average(step_);
     if (method_.spacing) {
@@ -261,6 +290,19 @@ class FlatOptimizer final : public Optimizer {
       if (!rule(b).exchanges(step_)) return;
     }
     rule(b).step_around(step_, resting(b));
+  }
+  void take_gradient(int b) {
+    const auto index = static_cast<std::size_t>(b);
+    const Bucket& of = buckets_[index];
+    placement_.take_gradient(index, of.begin, of.g.size());
+    taken_[index] = true;
+  }
+  void wait_for_gradient(int b) { placement_.wait_for_gradient(static_cast<std::size_t>(b)); }
+  // Of the caller: gradients that were not ready before, and weights that it moved by itself.
+  void take_what_is_left() {
+    for (int b = buckets() - 1; b >= 0; --b)
+      if (!taken_[static_cast<std::size_t>(b)]) take_gradient(b);
+    if (config_.inner == kNoInner) placement_.take_weights();
   }
   std::span<const Piece> resting(int b) {
     if (!rest_ || step_.kind == Step::Kind::kNothing) return {};
@@ -273,7 +315,11 @@ class FlatOptimizer final : public Optimizer {
       const Finish all = agreement_.on(wish, rest_.get());
       if (all == Finish::kAbandon) return false;
       if (all == Finish::kApply) break;
-      for (int b = buckets() - 1; b >= 0; --b) rule(b).average(step_);
+      for (int b = buckets() - 1; b >= 0; --b) {
+        take_gradient(b);
+        wait_for_gradient(b);
+        rule(b).average(step_);
+      }
     }
     for (int b = buckets() - 1; b >= 0; --b)
       rule(b).apply_around(step_, rest_ ? rest_->pieces(b) : std::span<const Piece>{});
@@ -294,40 +340,44 @@ class FlatOptimizer final : public Optimizer {
   void add_bucket(const Cut& cut) {
     if (rest_) rest_->add_bucket(cut.begin, cut.count, cut.fragment);
     const bool has_gradient = !model_.gradient.empty();
-    buckets_.push_back(
-        {.config = &config_,
-         .nodes = courier_ ? &courier_->nodes() : &nodes_,
-         .flat = flat_.world ? &flat_ : nullptr,
-         .paths = possible_paths_,
-         .device = device_.get(),
-         .shadow = &shadow_,
-         .rest = rest_.get(),
-         .deferred = defers(),
-         .courier = courier_.get(),
-         .fragment = cut.fragment,
-         .group = model_.groups[cut.group],
-         .now = rates_.of(cut.group),
-         .index = static_cast<int>(buckets_.size()),
-         .begin = cut.begin,
-         .x = model_.weights.subspan(cut.begin, cut.count),
-         .g = has_gradient ? model_.gradient.subspan(cut.begin, cut.count) : std::span<float>{}});
+    buckets_.push_back({.config = &config_,
+                        .nodes = courier_ ? &courier_->nodes() : &nodes_,
+                        .flat = flat_.world ? &flat_ : nullptr,
+                        .paths = possible_paths_,
+                        .device = device_.get(),
+                        .shadow = &shadow_,
+                        .rest = rest_.get(),
+                        .deferred = defers(),
+                        .courier = courier_.get(),
+                        .fragment = cut.fragment,
+                        .group = model_.groups[cut.group],
+                        .now = rates_.of(cut.group),
+                        .index = static_cast<int>(buckets_.size()),
+                        .begin = cut.begin,
+                        .x = placement_.weights().subspan(cut.begin, cut.count),
+                        .g = has_gradient ? placement_.gradient().subspan(cut.begin, cut.count)
+                                          : std::span<float>{}});
+    taken_.push_back(false);
     rules_.push_back(method_.make_rule(buckets_.back()));
     paths_.add(rules_.back()->switching(), rules_.back()->dense_switching());
   }
 
   void start() {
-    agree_on_first_weights(*metered_, model_.weights);
+    agree_on_first_weights(*metered_, placement_.on_host());
     start_rules();
     started_ = true;
     note_weights();
   }
   void start_rules() {
+    placement_.take_weights();
     for (const auto& one : rules_) one->start();
   }
 
   void begin_at(double lr) {
     if (!started_) start();
     if (!std::exchange(looked_, false)) look_for_writes();
+    placement_.take_weights();
+    taken_.assign(taken_.size(), false);
     step_ = schedule_->plan(counters_, lr);
     shadow_.on = config_.shadow_every > 0 && step_.t % config_.shadow_every == 0 && codes();
     if (shadow_.on) std::fill(shadow_.sums.begin(), shadow_.sums.end(), Shadow::Sums{});
@@ -340,13 +390,15 @@ class FlatOptimizer final : public Optimizer {
 
   void clip_to(double norm) {
     record_.stats.grad_norm = norm;
-    clip(model_.gradient, norm, config_.max_grad_norm);
+    clipping_.clip(norm, config_.max_grad_norm);
+    placement_.give_gradient();
   }
 
   // With clipping or skip = step. False: the step is given up on all ranks.
   bool finish_together() {
     bool bad = false;
-    double squares = squares_of(model_.gradient, &bad);
+    for (int b = buckets() - 1; b >= 0; --b) wait_for_gradient(b);
+    double squares = clipping_.squares(&bad);
     // An exchange that outlives the step does not hold it up either.
     const bool silent = !step_.exchanges() || step_.delay > 0;
     if (config_.skip == Skip::kStep || !(silent || dense())) {
@@ -358,7 +410,7 @@ class FlatOptimizer final : public Optimizer {
     if (dense() && config_.max_grad_norm > 0) {
       for (int b = buckets() - 1; b >= 0; --b) rule(b).average(step_);
       bool ignored = false;
-      clip_to(std::sqrt(squares_of(model_.gradient, &ignored)));
+      clip_to(std::sqrt(clipping_.squares(&ignored)));
       for (int b = buckets() - 1; b >= 0; --b) rule(b).apply_around(step_, resting(b));
       return true;
     }
@@ -379,6 +431,7 @@ class FlatOptimizer final : public Optimizer {
   }
 
   void report(bool taken) {
+    device_->collect();
     record_.end(step_, static_cast<std::int64_t>(counters_.t()), taken, paths_.went_exactly(),
                 rules_, shadow_);
   }
@@ -386,7 +439,7 @@ class FlatOptimizer final : public Optimizer {
   // Where the whole model is never synced at once, what ranks share is looked at.
   bool never_whole() const { return spacing_.fragments > 1 || spacing_.delay > 0; }
   std::span<const float> common_weights() {
-    if (!never_whole()) return model_.weights;
+    if (!never_whole()) return placement_.on_host();
     if (shared_.empty()) shared_ = Buffer<float>(model_.weights.size());
     synced_weights(shared_.span());
     return shared_.span();
@@ -405,12 +458,16 @@ class FlatOptimizer final : public Optimizer {
   Nodes nodes_, flat_;                // flat_.world is null unless buckets may choose it
   std::vector<Path> possible_paths_;  // of coded means; empty: they cannot change
   std::unique_ptr<Device> device_;
+  Placement placement_;
+  Clipping clipping_;
+  StateMirror mirror_{*device_};
   std::unique_ptr<Courier> courier_;  // null: exchanges end with their step
   std::unique_ptr<Schedule> schedule_;
   Counters counters_;
   Shadow shadow_;
   std::unique_ptr<Rest> rest_;  // null: every range has a gradient in every step
   std::vector<Bucket> buckets_;
+  std::vector<bool> taken_;  // in this step: the device knows of the bucket's gradient
   std::vector<std::unique_ptr<Rule>> rules_;
   std::unique_ptr<Tensors> tensors_;  // null: buckets move by themselves
   Step step_;

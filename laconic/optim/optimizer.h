@@ -74,6 +74,10 @@ struct Model {
   // range. Ranges then cover the weights. Costs two hashes of the weights per step of such a method.
   // Other methods go on from what was written anyway.
   bool watched = false;
+  // Weights and gradient are memory of the config's device. Otherwise, and where that is not the
+  // CPU, the device works on copies: it takes the weights in begin(), each bucket's gradient when it
+  // is ready, and gives the weights back in step().
+  bool on_device = false;
 };
 
 // What a rank asks for at the end of a step. One rank that abandons is enough for all, then one
@@ -90,6 +94,10 @@ class Training {
  public:
   virtual ~Training() = default;
 
+  // The caller's calls below come from work on this stream (cudaStream_t, null: none) of the config's
+  // device. Gradients that are ready, and weights, are waited for there; and what the stream does
+  // after step() comes after the weights have moved. May change between calls.
+  virtual void follow(void* stream) { static_cast<void>(stream); }
   // The step's learning rate, before the first bucket is ready. Collective before the first step,
   // and on coded steps that may choose their path.
   virtual void begin(double lr) = 0;
@@ -138,12 +146,16 @@ class SavedState {
   virtual const OptimizerConfig& config() const noexcept = 0;
   // As given to make_optimizer, with groups and ranges filled in.
   virtual const Model& model() const noexcept = 0;
+  // The model's weights in memory of the host: its own, or a copy of what a device has now. What is
+  // written there counts from restored() on.
+  virtual std::span<float> weights() { return model().weights; }
   virtual Transport& transport() const noexcept = 0;
   // Bucket i covers bucket(i); a bucket never crosses a group. Later buckets are exchanged first.
   virtual int buckets() const noexcept = 0;
   virtual NamedRange bucket(int index) const = 0;
   virtual std::int64_t steps_taken() const noexcept = 0;
 
+  // Memory of the host, on every device: what is written there counts from restored() on.
   // Names are unique and equal on all ranks. Entries of bucket i are prefixed "bucket<i>/"; kMean
   // and kOwned entries always belong to a bucket. The first call starts the rules, as begin() does.
   virtual std::vector<State> state() = 0;

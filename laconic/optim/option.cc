@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "laconic/core/error.h"
+#include "laconic/device/device.h"
 #include "laconic/optim/spelling.h"
 
 namespace laconic::inline optim {
@@ -104,6 +105,8 @@ constexpr Word kSkips[] = {word("block", Skip::kBlock), word("step", Skip::kStep
 constexpr Word kLength[] = {word("unset", kUnset), word("0", kUnset)};
 constexpr Word kPlaces[] = {word("flat", kFlat), word("none", kFlat), word("auto", kAutoNodes)};
 
+constexpr auto a_device = [](const std::string& v) { return names_device(v); };
+
 constexpr Option kShared[] = {
     option<&C::weight_decay>("weight_decay", kFiniteFromZero, finite_from_zero,
                              "decoupled weight decay; groups may have their own"),
@@ -145,6 +148,10 @@ constexpr Option kShared[] = {
         .changeable()
         .in("steps"),
     option<&C::threads>("threads", kFromOne, from_one, "threads of each rank").changeable(),
+    option<&C::device>("device", "cpu, emulated, cuda or cuda:k", a_device,
+                       "where passes over weights, gradients and state run: the same bits on all; "
+                       "emulated: kernels for GPUs on the CPU, for tests")
+        .changeable(),
 };
 
 }  // namespace

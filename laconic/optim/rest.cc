@@ -169,30 +169,43 @@ std::vector<State> Rest::state() {
            .optional = true}};
 }
 
-void Kept::add(float* at, std::size_t count) {
-  runs_.push_back({at, count});
-  values_.insert(values_.end(), at, at + count);
+void Kept::add(float* at, std::size_t count, bool of_host) {
+  runs_.push_back({at, count, of_host});
+  if (of_host) of_host_.insert(of_host_.end(), at, at + count);
 }
 
-void Kept::take(std::span<float> weights, const std::vector<State>& state,
+void Kept::take(Device& device, std::span<float> weights, const std::vector<State>& state,
                 std::span<const Piece> pieces) {
   runs_.clear();
-  values_.clear();
+  of_host_.clear();
   for (const Piece& piece : pieces) {
-    if (!weights.empty()) add(weights.data() + piece.begin, piece.count);
+    if (!weights.empty()) add(weights.data() + piece.begin, piece.count, false);
     for (const State& one : state) {
       const std::size_t from = std::max(piece.begin, one.begin);
       const std::size_t to = std::min(piece.begin + piece.count, one.begin + one.values.size());
-      if (from < to) add(one.values.data() + (from - one.begin), to - from);
+      if (from < to) add(one.values.data() + (from - one.begin), to - from, one.of_host);
     }
+  }
+  std::size_t total = 0;
+  for (const Run& run : runs_) total += run.of_host ? 0 : run.count;
+  if (values_.size() < total) values_ = Memory<float>(device, total);
+  float* to = values_.data();
+  for (const Run& run : runs_) {
+    if (run.of_host) continue;
+    device.copy(run.at, to, 4 * run.count);
+    to += run.count;
   }
 }
 
-void Kept::put_back() {
-  const float* from = values_.data();
+void Kept::put_back(Device& device) {
+  const float *from = values_.data(), *from_host = of_host_.data();
   for (const Run& run : runs_) {
-    std::memcpy(run.at, from, 4 * run.count);
-    from += run.count;
+    const float*& next = run.of_host ? from_host : from;
+    if (run.of_host)
+      std::memcpy(run.at, next, 4 * run.count);
+    else
+      device.copy(next, run.at, 4 * run.count);
+    next += run.count;
   }
 }
 

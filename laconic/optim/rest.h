@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "laconic/device/memory.h"
 #include "laconic/optim/optimizer.h"
 #include "laconic/optim/policy.h"
 
@@ -115,19 +116,22 @@ class Rest {
 // state.
 class Kept {
  public:
-  void take(std::span<float> weights, const std::vector<State>& state,
+  // Both by the same device, or by devices that share their memory.
+  void take(Device& device, std::span<float> weights, const std::vector<State>& state,
             std::span<const Piece> pieces);
-  void put_back();
+  void put_back(Device& device);
 
  private:
   struct Run {
     float* at;
     std::size_t count;
+    bool of_host;
   };
-  void add(float* at, std::size_t count);
+  void add(float* at, std::size_t count, bool of_host);
 
   std::vector<Run> runs_;
-  std::vector<float> values_;
+  Memory<float> values_;
+  std::vector<float> of_host_;
 };
 
 }  // namespace laconic::inline optim

@@ -32,11 +32,11 @@ std::uint64_t Rule::bad_blocks() const {
 
 void Rule::around(std::span<const Piece> resting, FunctionRef<void()> work) {
   const bool keeps = !resting.empty() && !keeps_what_rests();
-  if (keeps) kept_.take(bucket_.x, state(), resting);
+  if (keeps) kept_.take(*bucket_.device, bucket_.x, state(), resting);
   resting_ = resting;
   work();
   resting_ = {};
-  if (keeps) kept_.put_back();
+  if (keeps) kept_.put_back(*bucket_.device);
 }
 
 void Rule::step_around(const Step& step, std::span<const Piece> resting) {
@@ -49,9 +49,9 @@ void Rule::synchronize_around(const Step& step, std::span<const Piece> resting) 
 
 void Rule::apply_around(const Step& step, std::span<const Piece> resting) {
   if (resting.empty()) return apply(step);
-  kept_.take(bucket_.x, state(), resting);
+  kept_.take(*bucket_.device, bucket_.x, state(), resting);
   apply(step);
-  kept_.put_back();
+  kept_.put_back(*bucket_.device);
 }
 
 TensorPart Rule::part_of(const Step&, std::int64_t, std::size_t begin, std::size_t count) {
@@ -60,13 +60,13 @@ TensorPart Rule::part_of(const Step&, std::int64_t, std::size_t begin, std::size
 
 std::span<const float> Rule::masked(std::span<const float> live) {
   if (resting_.empty()) return live;
-  if (mask_.empty()) mask_ = Buffer<float>(bucket_.x.size());
+  Device& device = *bucket_.device;
+  if (mask_.empty()) mask_ = Memory<float>(device, bucket_.x.size());
   if (live.empty())
-    std::ranges::fill(mask_.span(), 1.0F);
+    device.run(Filling{mask_.data(), mask_.size(), 1});
   else
-    std::ranges::copy(live, mask_.data());
-  for (const Piece& piece : resting_)
-    std::ranges::fill(mask_.span().subspan(piece.begin, piece.count), 0.0F);
+    copy_on<float>(device, live, mask_.span());
+  for (const Piece& piece : resting_) device.clear(mask_.data() + piece.begin, 4 * piece.count);
   return mask_.span();
 }
 
@@ -174,15 +174,22 @@ Buffer<float> Rule::residuals_in(const Whole& whole, std::string_view prefix) co
   return sum;
 }
 
-void Rule::hand_out(const Buffer<float>& e, const std::vector<State>& states) {
+void Rule::hand_out(const Buffer<float>& e, const std::vector<State>& states) const {
   bool handed_out = false;
   for (const State& state : states) {
     if (state.role != Role::kResidual) continue;
     if (state.spread == Spread::kMean && !std::exchange(handed_out, true))
-      std::ranges::copy(e.span().subspan(state.begin, state.values.size()), state.values.begin());
+      store(e.span().subspan(state.begin, state.values.size()), state.values);
     else
-      std::ranges::fill(state.values, 0.0F);
+      clear(state);
   }
+}
+
+void Rule::clear(const State& state) const {
+  if (state.of_host)
+    std::ranges::fill(state.values, 0.0F);
+  else
+    bucket_.device->clear(state.values.data(), state.values.size_bytes());
 }
 
 namespace {
@@ -215,13 +222,18 @@ void Rule::exchange(Mean& mean, const Source& source, const Sink& sink, const St
   if (!bucket_.shadow->on) return mean.exchange(source, sink, round);
   if (!exact_) {
     exact_ = make_exact();
-    given_ = Buffer<float>(bucket_.x.size());
-    decoded_ = Buffer<float>(bucket_.x.size());
+    given_ = Memory<float>(*bucket_.device, bucket_.x.size());
+    decoded_ = Memory<float>(*bucket_.device, bucket_.x.size());
   }
   mean.exchange(RecordedSource{&source, given_.data()}, RecordedSink{&sink, decoded_.data()},
                 round);
   exact_->reduce(given_.span());
-  compare(*bucket_.shadow, bucket_.begin, given_.span(), decoded_.span());
+  if (bucket_.device->is_host())
+    return compare(*bucket_.shadow, bucket_.begin, given_.span(), decoded_.span());
+  const Buffer<float> exact(given_.size()), coded(decoded_.size());
+  fetch(given_.span(), exact.span());
+  fetch(decoded_.span(), coded.span());
+  compare(*bucket_.shadow, bucket_.begin, exact.span(), coded.span());
 }
 
 }  // namespace laconic::inline optim

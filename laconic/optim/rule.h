@@ -130,7 +130,16 @@ class Rule {
   Buffer<float> residuals_in(const Whole& whole, std::string_view prefix = "") const;
   // Of a mean of gradients on other ranks: every worker's residual on the first path that has one
   // is e, and all others are 0.
-  static void hand_out(const Buffer<float>& e, const std::vector<State>& states);
+  void hand_out(const Buffer<float>& e, const std::vector<State>& states) const;
+  // What the bucket's device has, and the host.
+  void fetch(std::span<const float> from, std::span<float> to_host) const {
+    copy_from<float>(*bucket_.device, from, to_host);
+  }
+  void store(std::span<const float> from_host, std::span<float> to) const {
+    copy_to<float>(*bucket_.device, from_host, to);
+  }
+  // Sets it to 0.
+  void clear(const State& state) const;
   // An exchange, gauged on shadow steps.
   void exchange(Mean& mean, const Source& source, const Sink& sink, const Step& step,
                 std::span<const float> live = {});
@@ -144,7 +153,7 @@ class Rule {
   std::span<const Piece> resting() const noexcept { return resting_; }
   // In the middle of a step: what rests is as it was before the step.
   void put_back_resting() {
-    if (!resting_.empty()) kept_.put_back();
+    if (!resting_.empty()) kept_.put_back(*bucket_.device);
   }
 
   double lr() const { return bucket_.now->lr; }
@@ -165,9 +174,9 @@ class Rule {
   Counter bad_{0};
   std::span<const Piece> resting_;  // in this step
   Kept kept_;
-  Buffer<float> mask_;
+  Memory<float> mask_;
   std::unique_ptr<Mean> exact_;
-  Buffer<float> given_, decoded_;
+  Memory<float> given_, decoded_;
 };
 
 }  // namespace laconic::inline optim

@@ -21,7 +21,8 @@ std::map<std::string, double> trust_rates();
 template <class Base>
 class TrustRule : public Base {
  public:
-  explicit TrustRule(const Bucket& bucket) : Base(bucket), left_((bucket.x.size() + 63) / 64) {}
+  explicit TrustRule(const Bucket& bucket)
+      : Base(bucket), left_(*bucket.device, (bucket.x.size() + 63) / 64) {}
 
   bool by_tensor() const override { return true; }
   TensorPart part_of(const Step& step, std::int64_t rested, std::size_t begin,
@@ -40,8 +41,9 @@ class TrustRule : public Base {
             .floors = floors_of(step)};
   }
   void moved() override {
+    this->bucket_.device->settle();
     if (this->bad_blocks() == bad_before_) return;
-    std::ranges::fill(left_.span(), std::uint8_t{0});
+    this->bucket_.device->clear(left_.data(), left_.size());
     bad_before_ = this->bad_blocks();
   }
 
@@ -56,7 +58,7 @@ class TrustRule : public Base {
   virtual FloorTable floors_of(const Step&) const { return {}; }
 
  private:
-  Buffer<std::uint8_t> left_;  // by this step: a byte per word of 64
+  Memory<std::uint8_t> left_;  // by this step: a byte per word of 64
   std::uint64_t bad_before_ = 0;
 };
 

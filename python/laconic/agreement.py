@@ -45,6 +45,7 @@ def refuse_averaged(group: Group | None, gradient: Tensor) -> None:
     """Gradients that are equal on all ranks were averaged by somebody else, or all ranks see the same data."""
     if group is None:
         return
+    gradient = gradient.cpu()
     mine = [_core.hash64(gradient) & (2**62 - 1), int(bool(gradient.any()))]
     every = group.gather(torch.tensor(mine))
     if bool((every == every[0]).all()) and bool(every[0, 1]):

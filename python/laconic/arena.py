@@ -21,17 +21,41 @@ def check_parameter(parameter: Tensor, name: str) -> None:
             f"{name} is sharded ({type(parameter).__name__}, FSDP?): every rank needs whole parameters, "
             "use DistributedDataParallel with laconic.ddp, or no wrapper"
         )
-    if parameter.device.type == "cuda":
+    if parameter.device.type not in ("cpu", "cuda"):
         raise InvalidArgument(
-            f"{name} is on {parameter.device}: laconic has no CUDA kernels yet, and does not go through the CPU "
-            "silently; train on the CPU"
+            f"{name} is on {parameter.device}: laconic has kernels for the CPU and for CUDA, and does not go through the "
+            "CPU silently; move the model to one of them"
         )
-    if parameter.device.type != "cpu":
-        raise InvalidArgument(f"{name} is on {parameter.device}: parameters must be on the CPU")
     if parameter.dtype not in _TRAINABLE:
         raise InvalidArgument(f"{name} is {parameter.dtype}: only float32, bfloat16 and float16 can be trained")
     if parameter.layout is not torch.strided:
         raise InvalidArgument(f"{name} is {parameter.layout}: parameters must be dense")
+
+
+def device_of(parameters: list[Tensor], names: list[str]) -> torch.device:
+    """The one device of all parameters."""
+    first = parameters[0].device if parameters else torch.device("cpu")
+    for parameter, name in zip(parameters, names):
+        if parameter.device != first:
+            raise InvalidArgument(
+                f"{names[0]} is on {first} and {name} on {parameter.device}: one optimizer trains parameters of one device "
+                "(a process per GPU)"
+            )
+    return first
+
+
+class _OnGpu:
+    """Flat memory of a GPU, from torch's allocator."""
+
+    def __init__(self, elements: int, device: torch.device) -> None:
+        self._all = torch.zeros(elements, dtype=torch.float32, device=device)
+
+    @property
+    def address(self) -> int:
+        return self._all.data_ptr()
+
+    def part(self, begin: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+        return self._all.as_strided(shape, strides, begin)
 
 
 def dense_strides(parameter: Tensor) -> tuple[int, ...]:
@@ -78,7 +102,8 @@ class Arena:
         self.elements = self.begins[-1]
         self._shapes = [tuple(p.shape) for p in parameters]
         self._strides = [dense_strides(p) for p in parameters]
-        self._weights, self._gradient = _core.Memory(self.elements), _core.Memory(self.elements)
+        self.device = device_of(parameters, names)
+        self._weights, self._gradient = self._memory(), self._memory()
         self._homes = [self._weights.address + 4 * begin for begin in self.begins]
         self._gradient_homes = [self._gradient.address + 4 * begin for begin in self.begins]
         self._masters: dict[int, Tensor] = {}
@@ -92,16 +117,30 @@ class Arena:
         self.gradients = [self._part(self._gradient, i) for i in range(len(parameters))]
         self.note()
 
-    def _part(self, memory: _core.Memory, i: int) -> Tensor:
-        return torch.from_dlpack(memory.part(self.begins[i], self._shapes[i], self._strides[i]))
+    def _memory(self) -> _core.Memory | _OnGpu:
+        return _core.Memory(self.elements) if self.device.type == "cpu" else _OnGpu(self.elements, self.device)
+
+    def _view(self, memory: _core.Memory | _OnGpu, begin: int, shape: tuple, strides: tuple) -> Tensor:
+        part = memory.part(begin, shape, strides)
+        return part if isinstance(part, Tensor) else torch.from_dlpack(part)
+
+    def _part(self, memory: _core.Memory | _OnGpu, i: int) -> Tensor:
+        return self._view(memory, self.begins[i], self._shapes[i], self._strides[i])
 
     @property
     def weights(self) -> Tensor:
-        return torch.from_dlpack(self._weights.part(0, (self.elements,), (1,)))
+        return self._view(self._weights, 0, (self.elements,), (1,))
 
     @property
     def gradient(self) -> Tensor:
-        return torch.from_dlpack(self._gradient.part(0, (self.elements,), (1,)))
+        return self._view(self._gradient, 0, (self.elements,), (1,))
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device.type != "cpu"
+
+    def addresses(self) -> tuple[int, int]:
+        return self._weights.address, self._gradient.address
 
     def range(self, i: int) -> tuple[int, int]:
         return self.begins[i], self.begins[i + 1]
@@ -152,6 +191,8 @@ class Arena:
     def _hashes_of_low(self) -> dict[int, int]:
         if not self._masters:
             return {}
+        if self.on_gpu:  # where only a copy to the host could be hashed: writes to .data do not show
+            return {i: self.parameters[i]._version for i in self._masters}
         dense = {i: self.parameters[i].detach() for i in self._masters}
         dense = {i: p if p.stride() == self._strides[i] else p.contiguous() for i, p in dense.items()}
         return dict(zip(dense, _core.hashes([(p.data_ptr(), p.nbytes) for p in dense.values()])))

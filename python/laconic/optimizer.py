@@ -99,9 +99,14 @@ class Optimizer(torch.optim.Optimizer):
         ranges = [(name, begin, end - begin) for name, (begin, end) in zip(names, ends)]
         self._release()
         self._arena = arena
+        where = [arena.weights, arena.gradient]
+        if arena.on_gpu:
+            self._options["device"] = self._device_named(arena.device)
+            where = [*arena.addresses(), arena.elements]
         self._core = _core.Optimizer(
-            self._options, arena.weights, arena.gradient, members.sizes, ranges, self._may_overlap(), self._transport
+            self._options, *where, members.sizes, ranges, self._may_overlap(), self._transport
         )
+        self._follow()
         here: Any = weakref.ref(self)  # neither hooks nor what they call keep the optimizer alive
         self._buckets = self._core.buckets
         self._overlap = Overlap(
@@ -117,6 +122,20 @@ class Optimizer(torch.optim.Optimizer):
         self._overlap_closer = weakref.finalize(self, self._overlap.remove)
         if self._index_of is not None:
             self._take_over({id(parameter): i for i, parameter in enumerate(parameters)})
+
+    def _device_named(self, device: torch.device) -> str:
+        """Where the core works: where the parameters are."""
+        asked = self._options.get("device", "cpu")
+        here = f"cuda:{device.index or 0}"
+        if asked not in ("cpu", "cuda", here):
+            raise InvalidArgument(f"device={asked} and parameters on {device}: leave device out, it is the parameters'")
+        return here
+
+    def _follow(self) -> None:
+        """The core waits for what torch's current stream does until now, and the stream for the core's next step."""
+        if self._arena.on_gpu:
+            legacy = 1  # CU_STREAM_LEGACY: torch's default stream has the handle 0
+            self._core.follow(torch.cuda.current_stream(self._arena.device).cuda_stream or legacy)
 
     _index_of: dict[int, int] | None = None  # under DistributedDataParallel: the parameters that it gives, by id
 
@@ -162,6 +181,7 @@ class Optimizer(torch.optim.Optimizer):
         return groups.rates(self.param_groups, {name: self.defaults[name] for name in self._fixed})
 
     def _start(self, bucket: int) -> None:
+        self._follow()
         if not self._begun:
             self._take_up_weights()
             self._core.begin(self._rates())
@@ -184,6 +204,7 @@ class Optimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self._take_in_unfrozen()
+        self._follow()
         self._take_up_weights()
         rates = self._rates()
         overlap = self._overlap
@@ -338,6 +359,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def synchronize(self) -> None:
         """After it the weights are byte-equal on all ranks. Collective; costs nothing right after a sync."""
+        self._follow()
         self._take_up_weights()
         self._core.synchronize()
         self._arena.publish()
@@ -348,7 +370,13 @@ class Optimizer(torch.optim.Optimizer):
         self._take_up_weights()
         arena = self._arena
         own = arena.weights.clone()
-        self._core.synced_weights(arena.weights)
+        if arena.on_gpu:
+            self._follow()
+            host = torch.empty(arena.elements)
+            self._core.synced_weights(host)
+            arena.weights.copy_(host)
+        else:
+            self._core.synced_weights(arena.weights)
         arena.publish()
         self._shows_synced = True
         try:

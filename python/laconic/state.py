@@ -65,9 +65,9 @@ def of_rank(optimizer: Optimizer) -> dict[str, Any]:
     if optimizer._core.stats()["step"] == 0:
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
     if synced_weights(optimizer):  # between syncs the model's own state_dict does not have this rank's weights
-        tensors[own + _WEIGHTS] = optimizer._arena.weights.clone()
+        tensors[own + _WEIGHTS] = optimizer._arena.weights.cpu().clone()
     elif any(p.dtype != torch.float32 for p in optimizer._arena.parameters):
-        tensors[_WEIGHTS] = optimizer._arena.weights.clone()
+        tensors[_WEIGHTS] = optimizer._arena.weights.cpu().clone()
     return {"state": tensors, "param_groups": _groups(optimizer), "laconic": _header(optimizer)}
 
 
@@ -144,6 +144,7 @@ def _refuse_specific(optimizer: Optimizer, parts: list[_Part], header: dict, ten
 
 
 def finish_load(optimizer: Optimizer, groups: list[dict] | None) -> None:
+    optimizer._follow()
     optimizer._core.restored()
     optimizer._first = optimizer._core.stats()["step"] == 0
     optimizer._awaits = None
@@ -163,7 +164,7 @@ def _load_weights(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
     if _WEIGHTS in tensors:
         weights.copy_(tensors[_WEIGHTS])
     elif synced := synced_weights(optimizer):
-        torch.cat(synced, out=weights)
+        weights.copy_(torch.cat(synced))
     else:
         optimizer._arena.read_back(optimizer._arena.written())
 
@@ -231,7 +232,7 @@ def consolidate(optimizer: Optimizer) -> dict[str, Any]:
         else:
             tensors[part.name] = _together(_every(optimizer, part), part.spread, lengths[_bucket_of(part.name)])
             whole.append(part.name)
-    synced = torch.empty_like(optimizer._arena.weights)
+    synced = torch.empty(optimizer._arena.elements)
     optimizer._core.synced_weights(synced)
     tensors[_WEIGHTS] = synced
     header = _header(optimizer) | {"consolidated": True, "whole": whole, "rank": 0}
@@ -295,7 +296,7 @@ class Sharded:
         places = {part.name: (part.spread, part.begin) for part in parts}
         header = _header(optimizer) | {"places": places, "param_groups": _groups(optimizer)}
         tensors = {part.name: part.values for part in parts}
-        tensors |= {_WEIGHTS: optimizer._arena.weights, "header": _packed(header)}
+        tensors |= {_WEIGHTS: optimizer._arena.weights.cpu(), "header": _packed(header)}
         return {f"rank{optimizer._transport.rank}/{name}": tensor for name, tensor in tensors.items()}
 
     def _asked(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <initializer_list>
 
+#include "laconic/kernels/outer.h"
 #include "laconic/kernels/reference.h"
 #include "laconic/kernels/target.h"
 #include "tests/support/cases.h"
@@ -150,6 +151,15 @@ class Golden {
   std::string json(Side& side, const TrustStep& s) {
     return all(side, {"scale", "correction", "epsilon", "weight_decay", "floor"}, s.scale,
                s.correction, s.epsilon, s.weight_decay, s.floor);
+  }
+
+  std::string json(Side& side, const OuterStep& s) {
+    return all(side,
+               {"rule", "follow", "penalty", "rate", "momentum", "clip", "inverse_gamma", "beta1",
+                "one_minus_beta1", "beta2", "one_minus_beta2", "decay", "own", "shared"},
+               static_cast<int>(s.rule), static_cast<int>(s.follow), s.penalty, s.rate, s.momentum,
+               s.clip, s.inverse_gamma, s.beta1, s.one_minus_beta1, s.beta2, s.one_minus_beta2,
+               s.decay, s.own, s.shared);
   }
 
   std::ofstream arrays_, index_;
@@ -320,6 +330,34 @@ void record_update(Golden& golden, Case& one, float floor) {
                 x, n);
 }
 
+void record_outer(Golden& golden, Case& one) {
+  const auto mean = one.floats(), m = one.floats(), snapshot = one.floats(), x_sync = one.floats(),
+             x = one.floats(), out = one.floats();
+  const std::size_t n = one.count();
+  golden.record(LACONIC_BOTH(displacement, "x_sync", "x", "count", "out"), x_sync, x, n, out);
+  OuterStep step{.penalty = 3,
+                 .rate = 0.7F,
+                 .momentum = 0.9F,
+                 .clip = 0.25F,
+                 .inverse_gamma = 330,
+                 .beta1 = 0.95F,
+                 .one_minus_beta1 = 0.05F,
+                 .beta2 = 0.98F,
+                 .one_minus_beta2 = 0.02F,
+                 .decay = 0.9997F,
+                 .own = 0.3F,
+                 .shared = 0.7F};
+  for (const OuterRule rule :
+       {OuterRule::kAverage, OuterRule::kNesterov, OuterRule::kMomentum, OuterRule::kSign})
+    for (const Follow follow : {Follow::kEqual, Follow::kKeep, Follow::kBlend}) {
+      step.rule = rule;
+      step.follow = follow;
+      golden.record(LACONIC_BOTH(outer_update, "step", "mean", "momentum", "snapshot", "x_sync",
+                                 "x", "count"),
+                    step, mean, m, snapshot, x_sync, x, n);
+    }
+}
+
 void record_random_sign(Golden& golden, Case& one) {
   const Draw how{{17, 400}, Stream::kOwnerDraw, 3, 2};
   const auto m = one.finite(), b = one.positive();
@@ -411,6 +449,7 @@ bool record_all(const std::filesystem::path& directory) {
     record_dense(golden, one);
     record_update(golden, one, 0);
     record_update(golden, one, 0.01F);
+    record_outer(golden, one);
     record_random_sign(golden, one);
     record_vote(golden, one, {.odd = false});
     record_vote(golden, one, {.odd = true});

@@ -586,3 +586,44 @@ def trust_apply(step, rate, m, v, x, count):
 @kernel
 def birder_update(lr, decay, r, x, count):
     return {"x": x * F(decay) - F(lr) * r}
+
+
+# outer.h
+
+LARGEST = F(1e16)
+
+
+@kernel
+def displacement(x_sync, x, count, out):
+    return {"out": x_sync - x}
+
+
+def clipped(value, bound):
+    return np.where(value < -bound, -bound, np.where(bound < value, bound, value))
+
+
+def follow(step, x_sync, x, snapshot):
+    """The rank's own weights: the shared ones, with what was learnt since the snapshot, or a blend."""
+    if step.follow == 0:
+        return x_sync
+    if step.follow == 1:
+        moved = x - snapshot
+        return np.where(np.abs(moved) <= LARGEST, x_sync + moved, x_sync)
+    return np.where(np.abs(x) <= LARGEST, step.own * x + step.shared * x_sync, x_sync)
+
+
+@kernel
+def outer_update(step, mean, momentum, snapshot, x_sync, x, count):
+    step = Step(step)
+    d = mean / step.penalty
+    if step.rule == 0:
+        x_sync = x_sync - step.rate * d
+    elif step.rule == 3:
+        d = d * step.inverse_gamma
+        c = step.beta1 * momentum + step.one_minus_beta1 * d
+        momentum = clipped(step.beta2 * momentum + step.one_minus_beta2 * d, step.clip)
+        x_sync = x_sync * step.decay - step.rate * np.where(c > 0, F(1), np.where(c < 0, F(-1), F(0)))
+    else:
+        momentum = clipped(step.momentum * momentum + d, step.clip)
+        x_sync = x_sync - step.rate * (d + step.momentum * momentum if step.rule == 1 else momentum)
+    return {"momentum": momentum, "x_sync": x_sync, "x": follow(step, x_sync, x, snapshot)}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <ostream>
 #include <sstream>
@@ -46,6 +47,7 @@ std::string name_of(const ::testing::TestParamInfo<Setting>& info) {
 
 OptimizerConfig config_named(const std::string& algorithm) {
   OptimizerConfig config;
+  if (const char* device = std::getenv("LACONIC_TEST_DEVICE")) config.device = device;
   std::istringstream parts(algorithm);
   std::getline(parts, config.algorithm, ':');
   for (std::string part; std::getline(parts, part, ':');)

@@ -219,8 +219,10 @@ def test_what_cannot_be_trained_is_refused():
     refused("nothing to train", nn.Parameter(torch.zeros(3), requires_grad=False))
     refused("lr|learning rate", nn.Parameter(torch.zeros(3)), lr=-1.0)
     refused("torch.distributed is not initialised", nn.Parameter(torch.zeros(3)), process_group="group")
-    with pytest.raises(laconic.InvalidArgument, match="no CUDA kernels yet"):
-        arena.check_parameter(SimpleNamespace(device=torch.device("cuda:0")), "parameter 0")
+    with pytest.raises(laconic.InvalidArgument, match="kernels for the CPU and for CUDA"):
+        arena.check_parameter(SimpleNamespace(device=torch.device("mps")), "parameter 0")
+    with pytest.raises(laconic.InvalidArgument, match="a is on cpu and b on cuda:1: .* a process per GPU"):
+        arena.device_of([SimpleNamespace(device=torch.device(name)) for name in ("cpu", "cuda:1")], ["a", "b"])
     embedding = nn.Embedding(10, 3, sparse=True)
     optimizer = laconic.AdamW(embedding.parameters())
     with pytest.raises(laconic.InvalidArgument, match="sparse=False"):

@@ -1,5 +1,3 @@
-#include <cstring>
-
 #include "laconic/optim/built_in_methods.h"
 #include "laconic/optim/rule.h"
 #include "laconic/optim/schedule.h"
@@ -14,7 +12,10 @@ using C = OptimizerConfig;
 class Birder final : public Rule {
  public:
   explicit Birder(const Bucket& bucket)
-      : Rule(bucket), m_(bucket.x.size()), b_(bucket.x.size()), mean_(make_coded("random-sign")) {}
+      : Rule(bucket),
+        m_(*bucket.device, bucket.x.size()),
+        b_(*bucket.device, bucket.x.size()),
+        mean_(make_coded("random-sign")) {}
 
   void step(const Step& step) override {
     const double beta = bucket_.config->beta;
@@ -30,12 +31,12 @@ class Birder final : public Rule {
   std::string describe() const override { return mean_->describe(); }
 
   void redistribute(const Whole& whole, const Step&) override {
-    std::memcpy(m_.data(), whole.at("m").data(), m_.span().size_bytes());
-    std::memcpy(b_.data(), whole.at("b").data(), b_.span().size_bytes());
+    store(whole.at("m"), m_.span());
+    store(whole.at("b"), b_.span());
   }
 
  private:
-  Buffer<float> m_, b_;
+  Memory<float> m_, b_;
   std::unique_ptr<Mean> mean_;
 };
 

@@ -1,5 +1,3 @@
-#include <cstring>
-
 #include "laconic/optim/built_in_methods.h"
 #include "laconic/optim/lion_options.h"
 #include "laconic/optim/rule.h"
@@ -20,7 +18,7 @@ constexpr const char* kMomentumCodec = "int8";
 class DistributedLion final : public Rule {
  public:
   explicit DistributedLion(const Bucket& bucket)
-      : Rule(bucket), m_(bucket.x.size()), mean_(make_coded(std::string(kVote))) {
+      : Rule(bucket), m_(*bucket.device, bucket.x.size()), mean_(make_coded(std::string(kVote))) {
     if (bucket.config->momentum_sync_every > 0) sync_ = make_plain(kMomentumCodec);
   }
 
@@ -38,12 +36,10 @@ class DistributedLion final : public Rule {
   std::vector<State> state() override { return {{"m", m_.span(), Spread::kMean}}; }
   std::string describe() const override { return mean_->describe(); }
 
-  void redistribute(const Whole& whole, const Step&) override {
-    std::memcpy(m_.data(), whole.at("m").data(), m_.span().size_bytes());
-  }
+  void redistribute(const Whole& whole, const Step&) override { store(whole.at("m"), m_.span()); }
 
  private:
-  Buffer<float> m_;
+  Memory<float> m_;
   std::unique_ptr<Mean> mean_, sync_;
 };
 

@@ -9,7 +9,7 @@ namespace {
 // 0, so that what never had a gradient stays.
 class Lion final : public GradientRule<Rule> {
  public:
-  explicit Lion(const Bucket& bucket) : GradientRule(bucket), m_(bucket.x.size()) {}
+  explicit Lion(const Bucket& bucket) : GradientRule(bucket), m_(*bucket.device, bucket.x.size()) {}
 
  private:
   std::vector<State> moments() override { return {{"m", m_.span(), Spread::kSame}}; }
@@ -19,7 +19,7 @@ class Lion final : public GradientRule<Rule> {
     return LionUpdate{step, m_.data(), bucket_.x.data(), bad()};
   }
 
-  Buffer<float> m_;
+  Memory<float> m_;
 };
 
 }  // namespace

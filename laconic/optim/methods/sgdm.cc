@@ -8,7 +8,7 @@ using C = OptimizerConfig;
 
 class Sgdm final : public GradientRule<Rule> {
  public:
-  explicit Sgdm(const Bucket& bucket) : GradientRule(bucket), m_(bucket.x.size()) {}
+  explicit Sgdm(const Bucket& bucket) : GradientRule(bucket), m_(*bucket.device, bucket.x.size()) {}
 
  private:
   std::vector<State> moments() override { return {{"m", m_.span(), Spread::kSame}}; }
@@ -17,7 +17,7 @@ class Sgdm final : public GradientRule<Rule> {
                                  static_cast<float>(lr()), static_cast<float>(decay())};
     return SgdmUpdate{step, m_.data(), bucket_.x.data(), bad()};
   }
-  Buffer<float> m_;
+  Memory<float> m_;
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "laconic/kernels/dense.h"
 #include "laconic/optim/adam_rule.h"
@@ -24,13 +23,13 @@ class ZeroOneAdam final : public DenseRoundsRule {
  public:
   explicit ZeroOneAdam(const Bucket& bucket)
       : DenseRoundsRule(bucket),
-        x_sync_(bucket.x.size()),
-        pending_(bucket.x.size()),
+        x_sync_(*bucket.device, bucket.x.size()),
+        pending_(*bucket.device, bucket.x.size()),
         coded_(make_coded("sign", pending_.span())),
-        floors_(*coded_, v_.span(), bucket.config->variance_floor, bucket.config->scale_block == 0,
-                bucket.group.compress),
+        floors_(*bucket.device, *coded_, v_.span(), bucket.config->variance_floor,
+                bucket.config->scale_block == 0, bucket.group.compress),
         residuals_(coded_->state()),
-        left_((bucket.x.size() + 63) / 64) {
+        left_(*bucket.device, (bucket.x.size() + 63) / 64) {
     means_.push_back(coded_.get());
   }
 
@@ -71,7 +70,7 @@ class ZeroOneAdam final : public DenseRoundsRule {
     may_change_ = false;
   }
   void start() override { adopt(); }
-  void adopt() override { std::memcpy(x_sync_.data(), bucket_.x.data(), bucket_.x.size_bytes()); }
+  void adopt() override { copy_on<float>(*bucket_.device, bucket_.x, x_sync_.span()); }
   void restored(bool frozen) override {
     may_change_ = !frozen;
     floors_.update();
@@ -97,18 +96,21 @@ class ZeroOneAdam final : public DenseRoundsRule {
     const auto &mean = whole.at("m"), &pending = whole.at("pending");
     const bool into_momentum = step.interval == 1 && reach_last() > 0;
     const auto per_reach = static_cast<float>(1 / (bucket_.config->beta1 * reach_last()));
-    const Buffer<float> e = residuals_in(whole);
-    for (std::size_t k = 0; k < m_.size(); ++k) {
+    const Buffer<float> e = residuals_in(whole), m(m_.size());
+    for (std::size_t k = 0; k < m.size(); ++k) {
       e[k] += pending[k];
-      m_[k] = mean[k] + (into_momentum ? e[k] * per_reach : 0);
+      m[k] = mean[k] + (into_momentum ? e[k] * per_reach : 0);
     }
+    store(m.span(), m_.span());
     floors_.update();
-    if (into_momentum)
-      std::memcpy(bucket_.x.data(), x_sync_.data(), bucket_.x.size_bytes());
-    else
-      bucket_.device->run(Values{e.data()}, sync_sink(step, nullptr), e.size());
-    std::memset(pending_.data(), 0, pending_.span().size_bytes());
-    for (const State& state : residuals_) std::fill(state.values.begin(), state.values.end(), 0.0F);
+    if (into_momentum) {
+      copy_on<float>(*bucket_.device, x_sync_.span(), bucket_.x);
+    } else {
+      store(e.span(), pending_.span());
+      bucket_.device->run(Values{pending_.data()}, sync_sink(step, nullptr), e.size());
+    }
+    bucket_.device->clear(pending_.data(), pending_.span().size_bytes());
+    for (const State& state : residuals_) clear(state);
     redistribute_dense(whole);
     gain() = 0;
     kept() = 1;
@@ -147,7 +149,8 @@ class ZeroOneAdam final : public DenseRoundsRule {
     floors_.update();
     bucket_.device->run(MomentsApply{s, m_.data(), v_.data(), x_sync_.data(), bucket_.x.data(),
                                      left_.data(), floors_.table()});
-    if (bad_blocks() != bad_before) std::ranges::fill(left_.span(), std::uint8_t{0});
+    bucket_.device->settle();
+    if (bad_blocks() != bad_before) bucket_.device->clear(left_.data(), left_.size());
   }
 
   void sync(const Step& step, float shrink, bool rests) {
@@ -164,13 +167,13 @@ class ZeroOneAdam final : public DenseRoundsRule {
                                   pending_.data(), bucket_.x.data(), floors_.table(), bad().count});
   }
 
-  Buffer<float> x_sync_, pending_;
+  Memory<float> x_sync_, pending_;
   double scalars_[3] = {0, 1, 0};
   std::unique_ptr<Mean> coded_;
   Floors floors_;
   std::vector<State> residuals_;  // of the server
   bool may_change_ = true;
-  Buffer<std::uint8_t> left_;  // by the last variance step: a byte per word of 64
+  Memory<std::uint8_t> left_;  // by the last variance step: a byte per word of 64
 };
 
 // Variance steps by T_v, syncs by T_u, local steps between.

@@ -1,0 +1,250 @@
+#pragma once
+
+#include "laconic/device/cuda/lanes.h"
+#include "laconic/device/cuda/source.h"
+
+// Lossy encode with error feedback, the same for all codecs: p of each block of an item, its scale,
+// then codes and residual, in one pass over the memory where the item fits a tile; p of a longer
+// block is made twice. A block whose values or measure are not finite is encoded again with what
+// stands for it; where even that is not finite it decodes to 0 and its residual stays.
+//
+// A codec has kNone, the code of what is not coded; measure(); settle(measured, counted, scale),
+// which is false when the block cannot be encoded; code_of(p, scale); left_of(p, scale, code, gain);
+// decoded(scale, code).
+namespace laconic::cuda {
+
+// Of a block.
+enum Attempt : int { kGiven, kFallenBack, kCleared };
+
+struct Shared {
+  float p[kTile];
+  float measured[kTileWords], sent[kTileWords], scale[kTileWords];  // of each block
+  int counted[kTileWords], bad[kTileWords], attempt[kTileWords];
+  int again;
+  signed char codes[kTile];
+};
+
+class Encoder {
+ public:
+  const EncodeArguments& of;
+  Shared& s;
+  const Span span;
+  const int block, blocks;  // elements of a block in a tile; blocks of the item
+  const bool fits;          // a tile
+
+  __device__ Encoder(const EncodeArguments& arguments, Shared& shared)
+      : of(arguments),
+        s(shared),
+        span(encoded_span(of.rows)),
+        block(static_cast<int>(smaller(of.block, kTile))),
+        blocks(of.block > kTile ? 1 : (static_cast<int>(span.room) + block - 1) / block),
+        fits(span.room <= kTile),
+        first_sampled_(of.samples != nullptr && of.kept != nullptr ? number_of_first() : 1),
+        samples_(of.samples != nullptr && of.kept != nullptr &&
+                 16 - (first_sampled_ + 15) % 16 - 1 < static_cast<std::uint32_t>(blocks)) {}
+
+  // Chooses an attempt and a scale for every block. p of an item that fits is in shared memory then.
+  template <class Codec>
+  __device__ void measure(const Codec& codec) {
+    if (thread() < kTileWords) {
+      s.counted[thread()] = s.bad[thread()] = s.attempt[thread()] = 0;
+      s.scale[thread()] = 0;
+    }
+    if (thread() == 0) s.again = 0;
+    __syncthreads();
+    for (int attempt = kGiven; attempt <= kFallenBack; ++attempt) {
+      measure_tiles(codec, attempt);
+      if (thread() < blocks && s.attempt[thread()] == attempt) decide(codec, attempt);
+      __syncthreads();
+      if (s.again == 0) return;
+    }
+  }
+
+  // p of a tile as it was measured.
+  __device__ void fill_again(std::int64_t tile) {
+    LACONIC_ROLLED
+    for (int k = thread(); k < tile_length(tile); k += kThreads) {
+      bool good = true;
+      s.p[k] = p_of(tile + k, s.attempt[0] != kGiven, good);
+    }
+  }
+
+  __device__ int tile_length(std::int64_t tile) const {
+    return static_cast<int>(smaller(span.room - tile, kTile));
+  }
+  __device__ int tile_count(std::int64_t tile) const {
+    return static_cast<int>(larger(smaller(span.count - tile, kTile), 0));
+  }
+  __device__ bool is_dead(std::int64_t at) const { return of.live != nullptr && of.live[at] == 0; }
+
+  // The new residual of an element, from what is left out, times gain.
+  __device__ float keep(std::int64_t at, float left, bool dead) const {
+    if (of.kept == nullptr) return 0;
+    float e = 0;
+    if (of.share != 0 && !dead) e = of.keep != 0 ? blended(of.keep, left, of.kept[at]) : left;
+    of.kept[at] = e;
+    return e;
+  }
+  // Before the residual changes, which the source may hold.
+  __device__ void record(std::int64_t at, int attempt) const {
+    bool unused = true;
+    if (of.recorded != nullptr)
+      of.recorded[at] = value_of(of.source, at, attempt != kGiven, unused);
+  }
+
+  // Whether norms of some block of the item are wanted; residuals are then put in the place of p,
+  // codes beside them.
+  __device__ bool samples() const { return samples_; }
+  // After a tile. `sums` are those of the tiles before.
+  template <class Codec>
+  __device__ void sample(const Codec& codec, std::int64_t tile, double (&sums)[2]) {
+    __syncthreads();
+    const SumOfWeights squares{Norm::kL2};
+    const auto wanted = [&](int j) { return is_sampled(j); };
+    const int count = tile_count(tile);
+    measure_blocks(
+        squares, blocks, block, count, wanted, [&](int, int k) { return s.p[k]; }, s.measured);
+    measure_blocks(
+        squares, blocks, block, count, wanted,
+        [&](int j, int k) { return codec.decoded(s.scale[j], s.codes[k]); }, s.sent);
+    __syncthreads();
+    const int j = thread();
+    if (j >= blocks || !is_sampled(j)) return;
+    if (s.attempt[j] != kCleared) {
+      sums[0] += static_cast<double>(s.measured[j] / (of.gain * of.gain));
+      sums[1] += static_cast<double>(s.sent[j]);
+    }
+    double* to = of.samples + blockIdx.y * of.samples_stride +
+                 (first_sampled_ + static_cast<std::uint32_t>(j)) / 16 * 2;
+    to[0] = sums[0];
+    to[1] = sums[1];
+  }
+
+ private:
+  // Vectors have less than 2^32 elements.
+  __device__ std::uint32_t number_of_first() const {
+    const auto from = static_cast<std::uint32_t>(span.at - of.sampled_from);
+    return of.in_parts != 0 ? from : from / static_cast<std::uint32_t>(of.block);
+  }
+  __device__ bool is_sampled(int j) const {
+    return samples_ && (first_sampled_ + j) % 16 == 0 && j * of.block < span.count;
+  }
+
+  __device__ float p_of(std::int64_t k, bool fallback, bool& good) const {
+    if (k >= span.count) return 0;
+    const std::int64_t at = span.at + k;
+    const float value = value_of(of.source, at, fallback, good);
+    if (is_dead(at)) return 0;
+    if (of.added != nullptr) return value + of.added[at];
+    return of.adds_zero != 0 ? value + 0.0F : value;
+  }
+
+  // p of the blocks of a tile that are at this attempt.
+  __device__ void fill(std::int64_t tile, int attempt) {
+    Cursor cursor(of.block);
+    const int length = tile_length(tile);
+    LACONIC_ROLLED
+    for (int k = thread(); k < length; k += kThreads) {
+      const int j = cursor.move_to(tile + k);
+      if (s.attempt[j] != attempt) continue;
+      bool good = true;
+      s.p[k] = p_of(tile + k, attempt != kGiven, good);
+      if (attempt != kGiven) continue;
+      if (!good) atomicOr(&s.bad[j], 1);
+      if (of.live == nullptr) continue;
+      const int live = __popc(ballot(tile + k < span.count && !is_dead(span.at + tile + k)));
+      if (thread() % kWarp == 0) atomicAdd(&s.counted[j], live);
+    }
+  }
+
+  template <class Codec>
+  __device__ void measure_tiles(const Codec& codec, int attempt) {
+    const auto measure = codec.measure();
+    if (fits) {
+      fill(0, attempt);
+      __syncthreads();
+      measure_blocks(
+          measure, blocks, block, tile_count(0), [](int) { return true; },
+          [&](int, int k) { return s.p[k]; }, s.measured);
+    } else {
+      measure_long(measure, attempt);
+    }
+    __syncthreads();
+  }
+
+  template <class Measure>
+  __device__ void measure_long(const Measure& measure, int attempt) {
+    float lane = 0;
+    double total = 0;
+    for (std::int64_t tile = 0; tile < span.room; tile += kTile) {
+      fill(tile, attempt);
+      __syncthreads();
+      lane = measure_on(measure, lane, tile_count(tile), [&](int k) { return s.p[k]; });
+      if (of.in_parts != 0) {
+        total += static_cast<double>(fold(measure, lane));
+        lane = 0;
+      }
+      __syncthreads();
+    }
+    const float all = fold(measure, lane);
+    if (thread() == 0) s.measured[0] = of.in_parts != 0 ? static_cast<float>(total) : all;
+  }
+
+  template <class Codec>
+  __device__ void decide(const Codec& codec, int attempt) {
+    const int j = thread();
+    const std::int64_t there = larger(smaller(span.count - j * of.block, of.block), 0);
+    const bool settled =
+        codec.settle(s.measured[j], of.live != nullptr ? s.counted[j] : there, s.scale[j]);
+    if (settled && (attempt != kGiven || s.bad[j] == 0)) return;
+    s.attempt[j] = attempt + 1;
+    s.scale[j] = 0;
+    if (attempt != kGiven) return;
+    atomicAdd(of.bad, Counter{1});
+    atomicOr(&s.again, 1);
+  }
+
+  const std::uint32_t first_sampled_;  // the number of the item's first block
+  const bool samples_;
+};
+
+// Every element to its code: emit(k, code) writes that of element k of the row, all lanes of a warp
+// together; store_scale(b, scale) that of block b of the row.
+template <class Codec, class Emit, class StoreScale>
+__device__ void encode(const EncodeArguments& of, Shared& s, const Codec& codec, const Emit& emit,
+                       const StoreScale& store_scale) {
+  Encoder encoder(of, s);
+  encoder.measure(codec);
+  const Span& span = encoder.span;
+  const float gain = of.gain * of.share;
+  double sums[2] = {0, 0};
+  for (std::int64_t tile = 0; tile < span.room; tile += kTile) {
+    if (!encoder.fits) encoder.fill_again(tile);
+    Cursor cursor(of.block);
+    const int length = encoder.tile_length(tile);
+    LACONIC_ROLLED
+    for (int k = thread(); k < length; k += kThreads) {
+      const int j = cursor.move_to(tile + k);
+      const std::int64_t at = span.at + tile + k;
+      const float p = s.p[k], scale = s.scale[j];
+      const int attempt = s.attempt[j];
+      const bool there = tile + k < span.count, dead = there && encoder.is_dead(at);
+      const bool coded = there && !dead && attempt != kCleared;
+      const int code = coded ? codec.code_of(p, scale) : Codec::kNone;
+      emit(span.begin + tile + k, code);
+      if (!there) continue;
+      encoder.record(at, attempt);
+      if (attempt == kCleared) continue;
+      const float e = encoder.keep(at, codec.left_of(p, scale, code, gain), dead);
+      if (!encoder.samples()) continue;
+      s.p[k] = e;
+      s.codes[k] = static_cast<signed char>(code);
+    }
+    if (encoder.samples()) encoder.sample(codec, tile, sums);
+  }
+  const std::int64_t first =
+      of.block > kTile ? blockIdx.x : blockIdx.x * (of.rows.item / encoder.block);
+  if (thread() < encoder.blocks) store_scale(first + thread(), s.scale[thread()]);
+}
+
+}  // namespace laconic::cuda
