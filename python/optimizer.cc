@@ -27,7 +27,7 @@ class Handle {
  public:
   Handle(const Options& options, Floats weights, Floats gradient,
          const std::vector<GroupTuple>& groups, const std::vector<RangeTuple>& ranges,
-         bool deferred, Transport& transport)
+         bool deferred, bool watched, Transport& transport)
       : weights_(std::move(weights)), gradient_(std::move(gradient)) {
     OptimizerConfig config;
     for (const auto& [field, value] : options) set(config, field, value);
@@ -37,7 +37,7 @@ class Handle {
                 .ranges = {},
                 .may_rest = true,
                 .deferred = deferred,
-                .watched = true};
+                .watched = watched};
     for (const auto& [name, elements, compress] : groups)
       model.groups.push_back({.name = name, .elements = elements, .compress = compress});
     for (const auto& [name, begin, count] : ranges) model.ranges.push_back({name, begin, count});
@@ -188,16 +188,16 @@ void bind_checkpoints(nb::module_& module) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   module.def(
       "save_checkpoint",
-      [](const std::string& path, Handle& optimizer, const Options& extra) {
-        save_checkpoint(path, *optimizer, extra);
+      [](const std::string& path, Handle& optimizer, const Options& extra, Doubles own) {
+        save_checkpoint(path, *optimizer, extra, {own.data(), own.size()});
       },
-      "path"_a, "optimizer"_a, "extra"_a, Release());
+      "path"_a, "optimizer"_a, "extra"_a, nb::arg("own").noconvert(), Release());
   module.def(
       "load_checkpoint",
-      [](const std::string& path, Handle& optimizer) {
-        return load_checkpoint(path, *optimizer) == Resume::kExact;
+      [](const std::string& path, Handle& optimizer, Doubles own) {
+        return load_checkpoint(path, *optimizer, {own.data(), own.size()}) == Resume::kExact;
       },
-      "path"_a, "optimizer"_a, Release());
+      "path"_a, "optimizer"_a, nb::arg("own").noconvert(), Release());
   module.def(
       "checkpoint_extra", [](const std::string& path) { return read_manifest(path).extra; },
       "path"_a, Release());
@@ -219,16 +219,18 @@ void bind_optimizer(nb::module_& module) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<Handle>(module, "Optimizer")
       .def(nb::init<const Options&, Floats, Floats, const std::vector<GroupTuple>&,
-                    const std::vector<RangeTuple>&, bool, Transport&>(),
+                    const std::vector<RangeTuple>&, bool, bool, Transport&>(),
            nb::arg("options"), nb::arg("weights").noconvert(), nb::arg("gradient").noconvert(),
-           nb::arg("groups"), nb::arg("ranges"), nb::arg("deferred"), nb::arg("transport"),
-           nb::keep_alive<1, 8>())
+           nb::arg("groups"), nb::arg("ranges"), nb::arg("deferred"), nb::arg("watched"),
+           nb::arg("transport"), nb::keep_alive<1, 9>())
       .def("begin", &begin, "groups"_a)
       .def("change_rates", &change_rates, "groups"_a)
       .def("absent", &absent, "ranges"_a)
       .def(
           "take_up_weights", [](Handle& self) { self->take_up_weights(); }, Release())
       .def_prop_ro("defers", [](const Handle& self) { return self->defers(); })
+      .def_prop_ro("exchanges_next", [](const Handle& self) { return self->exchanges_next(); })
+      .def_prop_ro("in_sync", [](const Handle& self) { return self->in_sync(); })
       .def(
           "ready", [](Handle& self, int bucket) { self->ready(bucket); }, "bucket"_a, Release())
       .def(

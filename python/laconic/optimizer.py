@@ -42,6 +42,7 @@ class Optimizer(torch.optim.Optimizer):
 
     _method: dict[str, Any]  # its entry in the registry
     _core: Any = None  # None until it is built
+    _inner: torch.optim.Optimizer | None = None  # what moves the weights between exchanges, in place of the core
     _overlap: Overlap
 
     # A GradScaler then leaves unscaling and the decision to skip to step(), where ranks agree on it.
@@ -100,7 +101,7 @@ class Optimizer(torch.optim.Optimizer):
         self._release()
         self._arena = arena
         self._core = _core.Optimizer(
-            self._options, arena.weights, arena.gradient, members.sizes, ranges, self._may_overlap(), self._transport
+            self._options, arena.weights, arena.gradient, members.sizes, ranges, self._may_overlap(), True, self._transport
         )
         here: Any = weakref.ref(self)  # neither hooks nor what they call keep the optimizer alive
         self._buckets = self._core.buckets

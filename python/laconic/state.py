@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from . import _core
+from . import _core, inner_state
 from .errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _APART = ("mean", "owned")  # how state lies over the ranks, where each has its 
 _RANK = re.compile(r"(?:^|\.)(rank(\d+)/(.*))$")
 _PLAIN = (bool, int, float, type(None))  # beside text, of what laconic.save takes
 _JSON = "laconic.json"  # names those of `extra` that are no text
+_INNER = "laconic.inner"  # lists the inner optimizer's state, which each rank saves as numbers
 
 
 class _Part:
@@ -68,7 +69,8 @@ def of_rank(optimizer: Optimizer) -> dict[str, Any]:
         tensors[own + _WEIGHTS] = optimizer._arena.weights.clone()
     elif any(p.dtype != torch.float32 for p in optimizer._arena.parameters):
         tensors[_WEIGHTS] = optimizer._arena.weights.clone()
-    return {"state": tensors, "param_groups": _groups(optimizer), "laconic": _header(optimizer)}
+    saved = {"state": tensors, "param_groups": _groups(optimizer), "laconic": _header(optimizer)}
+    return saved if optimizer._inner is None else saved | {"inner": optimizer._inner.state_dict()}
 
 
 def elsewhere(optimizer: Optimizer, where: str) -> dict[str, Any]:
@@ -98,6 +100,22 @@ def _without_ranks(saved: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Ten
 
 
 def load(optimizer: Optimizer, saved: dict[str, Any]) -> None:
+    """After an error everything is as it was."""
+    inner = optimizer._inner
+    if inner is None or "elsewhere" in saved.get("laconic", {}):
+        return _load(optimizer, saved)
+    if "inner" not in saved:
+        raise InvalidArgument("the state has no `inner`, the inner optimizer's: it is no state of local steps around one")
+    before = inner.state_dict()
+    inner.load_state_dict(copy.deepcopy(saved["inner"]))
+    try:
+        _load(optimizer, saved)
+    except InvalidArgument:
+        inner.load_state_dict(before)
+        raise
+
+
+def _load(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     _check(optimizer, saved)
     header, tensors = _without_ranks(saved)
     if "elsewhere" in header:
@@ -134,7 +152,8 @@ def _refuse_specific(optimizer: Optimizer, parts: list[_Part], header: dict, ten
     apart = [tensors[part.name] for part in parts if part.spread in _APART and part.name in tensors]
     synced = [tensors[part.name] for part in parts if _is_synced(optimizer, part.name) and part.name in tensors]
     moved = bool(synced) and _WEIGHTS in tensors and not torch.equal(torch.cat(synced), tensors[_WEIGHTS])
-    if not moved and not any(bool(values.any()) for values in apart):
+    alone = optimizer._inner is not None and bool(optimizer._inner.state)  # moments are each rank's own
+    if not moved and not alone and not any(bool(values.any()) for values in apart):
         return
     raise InvalidArgument(
         f"this state is of rank {header['rank']} of {header['ranks']}, here is rank {optimizer._transport.rank} of "
@@ -235,7 +254,8 @@ def consolidate(optimizer: Optimizer) -> dict[str, Any]:
     optimizer._core.synced_weights(synced)
     tensors[_WEIGHTS] = synced
     header = _header(optimizer) | {"consolidated": True, "whole": whole, "rank": 0}
-    return {"state": tensors, "param_groups": _groups(optimizer), "laconic": header}
+    saved = {"state": tensors, "param_groups": _groups(optimizer), "laconic": header}
+    return saved if optimizer._inner is None else saved | {"inner": inner_state.of_all(optimizer._inner, optimizer._group)}
 
 
 def _lengths(optimizer: Optimizer) -> list[int]:
@@ -295,6 +315,9 @@ class Sharded:
         places = {part.name: (part.spread, part.begin) for part in parts}
         header = _header(optimizer) | {"places": places, "param_groups": _groups(optimizer)}
         tensors = {part.name: part.values for part in parts}
+        if optimizer._inner is not None:
+            header["inner"] = leaves = inner_state.plan(optimizer._inner, optimizer._group)
+            tensors["inner"] = inner_state.numbers(optimizer._inner, leaves)
         tensors |= {_WEIGHTS: optimizer._arena.weights, "header": _packed(header)}
         return {f"rank{optimizer._transport.rank}/{name}": tensor for name, tensor in tensors.items()}
 
@@ -326,7 +349,10 @@ class Sharded:
         else:
             tensors = self._put_together(ranks, headers)
             first |= {"consolidated": True, "whole": [n for n, (spread, _) in first["places"].items() if spread in _APART]}
-        load(self._optimizer, {"state": tensors, "param_groups": first["param_groups"], "laconic": first})
+        saved = {"state": tensors, "param_groups": first["param_groups"], "laconic": first}
+        if "inner" in first:
+            saved["inner"] = inner_state.as_dict(first.pop("inner"), tensors.pop("inner"), first["param_groups"])
+        load(self._optimizer, saved)
 
     def _put_together(self, ranks: dict[int, dict[str, Tensor]], headers: dict[int, dict]) -> dict[str, Tensor]:
         lengths = _lengths(self._optimizer)
@@ -335,6 +361,8 @@ class Sharded:
             if spread in _APART:
                 every = [(headers[rank]["places"][name][1], ranks[rank][name]) for rank in sorted(ranks)]
                 tensors[name] = _together(every, spread, lengths[_bucket_of(name)])
+        if "inner" in tensors:
+            tensors["inner"] = torch.stack([ranks[rank]["inner"] for rank in sorted(ranks)]).mean(0)
         synced = [tensor for name, tensor in tensors.items() if _is_synced(self._optimizer, name)]
         if synced:
             tensors[_WEIGHTS] = torch.cat(synced)
@@ -365,12 +393,16 @@ def save(path: Any, optimizer: Optimizer, extra: dict[str, Any] | None = None) -
     {'epoch': 3}
     """
     optimizer._take_up_weights()
-    _core.save_checkpoint(str(path), optimizer._core, _as_text(extra or {}))
+    text, own = _as_text(extra or {}), torch.zeros(0, dtype=torch.float64)
+    if optimizer._inner is not None:
+        leaves = inner_state.plan(optimizer._inner, optimizer._group)
+        text[_INNER], own = json.dumps(leaves), inner_state.numbers(optimizer._inner, leaves)
+    _core.save_checkpoint(str(path), optimizer._core, text, own)
 
 
 def _as_text(extra: dict[str, Any]) -> dict[str, str]:
     for name, value in extra.items():
-        if not isinstance(name, str) or name == _JSON or not isinstance(value, (str, *_PLAIN)):
+        if not isinstance(name, str) or name in (_JSON, _INNER) or not isinstance(value, (str, *_PLAIN)):
             wanted = "names are text, values text, numbers, True, False or None"
             raise InvalidArgument(f"extra has {name!r}: {value!r}; {wanted}")
     others = [name for name, value in extra.items() if not isinstance(value, str)]
@@ -391,6 +423,12 @@ def resume(path: Any, optimizer: Optimizer) -> dict[str, Any]:
     'resume'
     """
     optimizer._arena.take_home(started=False)
-    _core.load_checkpoint(str(path), optimizer._core)
+    extra = _core.checkpoint_extra(str(path))
+    leaves = json.loads(extra.pop(_INNER, "[]"))
+    own = torch.zeros(inner_state.count(leaves), dtype=torch.float64)
+    _core.load_checkpoint(str(path), optimizer._core, own)
+    if optimizer._inner is not None:
+        groups = optimizer._inner.state_dict()["param_groups"]
+        optimizer._inner.load_state_dict(inner_state.as_dict(leaves, own, groups))
     finish_load(optimizer, None)
-    return _from_text(_core.checkpoint_extra(str(path)))
+    return _from_text(extra)
