@@ -423,12 +423,11 @@ def resume(path: Any, optimizer: Optimizer) -> dict[str, Any]:
     'resume'
     """
     optimizer._arena.take_home(started=False)
-    extra = _core.checkpoint_extra(str(path))
-    leaves = json.loads(extra.pop(_INNER, "[]"))
+    inner = optimizer._inner
+    leaves = [] if inner is None else json.loads(_core.checkpoint_extra(str(path)).get(_INNER, "[]"))
     own = torch.zeros(inner_state.count(leaves), dtype=torch.float64)
     _core.load_checkpoint(str(path), optimizer._core, own)
-    if optimizer._inner is not None:
-        groups = optimizer._inner.state_dict()["param_groups"]
-        optimizer._inner.load_state_dict(inner_state.as_dict(leaves, own, groups))
+    if inner is not None:
+        inner.load_state_dict(inner_state.as_dict(leaves, own, inner.state_dict()["param_groups"]))
     finish_load(optimizer, None)
-    return _from_text(extra)
+    return _from_text({name: value for name, value in _core.checkpoint_extra(str(path)).items() if name != _INNER})
