@@ -120,6 +120,16 @@ def as_dict(leaves: list[Leaf], values: Tensor, groups: list[dict]) -> dict[str,
     return {"state": state, "param_groups": groups}
 
 
+def found_in(saved: dict[str, Any]) -> dict[str, Any]:
+    """The inner optimizer's part of a saved state: as it is, or as numbers."""
+    leaves = saved.get("laconic", {}).get("inner")
+    if leaves is not None:
+        return as_dict(leaves, saved["state"]["inner"], saved["param_groups"])
+    if "inner" not in saved:
+        raise InvalidArgument("the state has no `inner`, the inner optimizer's: it is no state of local steps around one")
+    return saved["inner"]
+
+
 def _value(leaf: Leaf, own: Tensor) -> Any:
     _, kind, shape = leaf
     if kind in _EMPTY:

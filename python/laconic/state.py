@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +20,6 @@ _KEPT = {"params", "param_names", "compress"}  # what a group has from its const
 _WEIGHTS = "weights"
 _APART = ("mean", "owned")  # how state lies over the ranks, where each has its own
 _RANK = re.compile(r"(?:^|\.)(rank(\d+)/(.*))$")
-_PLAIN = (bool, int, float, type(None))  # beside text, of what laconic.save takes
-_JSON = "laconic.json"  # names those of `extra` that are no text
-_INNER = "laconic.inner"  # lists the inner optimizer's state, which each rank saves as numbers
 
 
 class _Part:
@@ -104,10 +100,8 @@ def load(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     inner = optimizer._inner
     if inner is None or "elsewhere" in saved.get("laconic", {}):
         return _load(optimizer, saved)
-    if "inner" not in saved:
-        raise InvalidArgument("the state has no `inner`, the inner optimizer's: it is no state of local steps around one")
     before = inner.state_dict()
-    inner.load_state_dict(copy.deepcopy(saved["inner"]))
+    inner.load_state_dict(copy.deepcopy(inner_state.found_in(saved)))
     try:
         _load(optimizer, saved)
     except InvalidArgument:
@@ -349,10 +343,7 @@ class Sharded:
         else:
             tensors = self._put_together(ranks, headers)
             first |= {"consolidated": True, "whole": [n for n, (spread, _) in first["places"].items() if spread in _APART]}
-        saved = {"state": tensors, "param_groups": first["param_groups"], "laconic": first}
-        if "inner" in first:
-            saved["inner"] = inner_state.as_dict(first.pop("inner"), tensors.pop("inner"), first["param_groups"])
-        load(self._optimizer, saved)
+        load(self._optimizer, {"state": tensors, "param_groups": first["param_groups"], "laconic": first})
 
     def _put_together(self, ranks: dict[int, dict[str, Tensor]], headers: dict[int, dict]) -> dict[str, Tensor]:
         lengths = _lengths(self._optimizer)
@@ -377,57 +368,3 @@ def _packed(header: dict[str, Any]) -> Tensor:
 
 def _unpacked(header: Tensor) -> dict[str, Any]:
     return torch.load(io.BytesIO(header.numpy().tobytes()), weights_only=True)
-
-
-def save(path: Any, optimizer: Optimizer, extra: dict[str, Any] | None = None) -> None:
-    """Writes a checkpoint folder that all ranks share, weights included; the one before stays until it is whole.
-
-    `extra` is text, numbers, truth values and None of your own, by name. The same files as the C++ library's, in
-    safetensors format. Collective.
-
-    >>> import tempfile, torch, laconic
-    >>> optimizer = laconic.SGD([torch.nn.Parameter(torch.ones(10))], lr=0.1)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     laconic.save(folder + "/checkpoint", optimizer, {"epoch": 3})
-    ...     laconic.resume(folder + "/checkpoint", optimizer)
-    {'epoch': 3}
-    """
-    optimizer._take_up_weights()
-    text, own = _as_text(extra or {}), torch.zeros(0, dtype=torch.float64)
-    if optimizer._inner is not None:
-        leaves = inner_state.plan(optimizer._inner, optimizer._group)
-        text[_INNER], own = json.dumps(leaves), inner_state.numbers(optimizer._inner, leaves)
-    _core.save_checkpoint(str(path), optimizer._core, text, own)
-
-
-def _as_text(extra: dict[str, Any]) -> dict[str, str]:
-    for name, value in extra.items():
-        if not isinstance(name, str) or name in (_JSON, _INNER) or not isinstance(value, (str, *_PLAIN)):
-            wanted = "names are text, values text, numbers, True, False or None"
-            raise InvalidArgument(f"extra has {name!r}: {value!r}; {wanted}")
-    others = [name for name, value in extra.items() if not isinstance(value, str)]
-    text = {name: json.dumps(value) if name in others else value for name, value in extra.items()}
-    return text | ({_JSON: json.dumps(others)} if others else {})
-
-
-def _from_text(extra: dict[str, str]) -> dict[str, Any]:
-    others = json.loads(extra.pop(_JSON, "[]"))
-    return extra | {name: json.loads(extra[name]) for name in others}
-
-
-def resume(path: Any, optimizer: Optimizer) -> dict[str, Any]:
-    """Loads what save() wrote, with the same ranks exactly, with others as consolidate() does; returns `extra`.
-
-    >>> import laconic
-    >>> laconic.resume.__name__
-    'resume'
-    """
-    optimizer._arena.take_home(started=False)
-    inner = optimizer._inner
-    leaves = [] if inner is None else json.loads(_core.checkpoint_extra(str(path)).get(_INNER, "[]"))
-    own = torch.zeros(inner_state.count(leaves), dtype=torch.float64)
-    _core.load_checkpoint(str(path), optimizer._core, own)
-    if inner is not None:
-        inner.load_state_dict(inner_state.as_dict(leaves, own, inner.state_dict()["param_groups"]))
-    finish_load(optimizer, None)
-    return _from_text({name: value for name, value in _core.checkpoint_extra(str(path)).items() if name != _INNER})
