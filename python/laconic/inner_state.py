@@ -48,8 +48,9 @@ def _leaf(path: list, value: Any) -> Leaf:
 
 
 def _own(inner: Optimizer) -> dict[str, tuple[Leaf, Any]]:
-    found = ((_leaf(path, value), value) for path, value in _leaves(inner.state_dict()["state"], []))
-    return {leaf[0]: (leaf, value) for leaf, value in found}
+    state = inner.state_dict()["state"]
+    found = (leaf for key, value in state.items() for leaf in _leaves(value, [["dict", key]]))
+    return {leaf[0]: (leaf, value) for leaf, value in ((_leaf(path, value), value) for path, value in found)}
 
 
 def plan(inner: Optimizer, group: Group | None) -> list[Leaf]:
