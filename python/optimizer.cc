@@ -27,25 +27,27 @@ class Handle {
  public:
   Handle(const Options& options, Floats weights, Floats gradient,
          const std::vector<GroupTuple>& groups, const std::vector<RangeTuple>& ranges,
-         bool deferred, Transport& transport)
+         bool deferred, bool watched, Transport& transport)
       : weights_(std::move(weights)), gradient_(std::move(gradient)) {
     make(options,
          {.weights = span_of(weights_),
           .gradient = span_of(gradient_),
           .groups = {},
           .ranges = {},
-          .watched = true},
+          .watched = watched},
          groups, ranges, deferred, transport);
   }
   // Addresses of `elements` floats each in memory of the options' device, which the caller keeps.
   Handle(const Options& options, std::uintptr_t weights, std::uintptr_t gradient,
          std::size_t elements, const std::vector<GroupTuple>& groups,
-         const std::vector<RangeTuple>& ranges, bool deferred, Transport& transport) {
+         const std::vector<RangeTuple>& ranges, bool deferred, bool watched,
+         Transport& transport) {
     make(options,
          {.weights = {reinterpret_cast<float*>(weights), elements},
           .gradient = {reinterpret_cast<float*>(gradient), elements},
           .groups = {},
           .ranges = {},
+          .watched = watched,
           .on_device = true},
          groups, ranges, deferred, transport);
   }
@@ -206,16 +208,16 @@ void bind_checkpoints(nb::module_& module) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   module.def(
       "save_checkpoint",
-      [](const std::string& path, Handle& optimizer, const Options& extra) {
-        save_checkpoint(path, *optimizer, extra);
+      [](const std::string& path, Handle& optimizer, const Options& extra, Doubles own) {
+        save_checkpoint(path, *optimizer, extra, {own.data(), own.size()});
       },
-      "path"_a, "optimizer"_a, "extra"_a, Release());
+      "path"_a, "optimizer"_a, "extra"_a, nb::arg("own").noconvert(), Release());
   module.def(
       "load_checkpoint",
-      [](const std::string& path, Handle& optimizer) {
-        return load_checkpoint(path, *optimizer) == Resume::kExact;
+      [](const std::string& path, Handle& optimizer, Doubles own) {
+        return load_checkpoint(path, *optimizer, {own.data(), own.size()}) == Resume::kExact;
       },
-      "path"_a, "optimizer"_a, Release());
+      "path"_a, "optimizer"_a, nb::arg("own").noconvert(), Release());
   module.def(
       "checkpoint_extra", [](const std::string& path) { return read_manifest(path).extra; },
       "path"_a, Release());
@@ -237,15 +239,15 @@ void bind_optimizer(nb::module_& module) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<Handle>(module, "Optimizer")
       .def(nb::init<const Options&, Floats, Floats, const std::vector<GroupTuple>&,
-                    const std::vector<RangeTuple>&, bool, Transport&>(),
+                    const std::vector<RangeTuple>&, bool, bool, Transport&>(),
            nb::arg("options"), nb::arg("weights").noconvert(), nb::arg("gradient").noconvert(),
-           nb::arg("groups"), nb::arg("ranges"), nb::arg("deferred"), nb::arg("transport"),
-           nb::keep_alive<1, 8>())
+           nb::arg("groups"), nb::arg("ranges"), nb::arg("deferred"), nb::arg("watched"),
+           nb::arg("transport"), nb::keep_alive<1, 9>())
       .def(nb::init<const Options&, std::uintptr_t, std::uintptr_t, std::size_t,
-                    const std::vector<GroupTuple>&, const std::vector<RangeTuple>&, bool,
+                    const std::vector<GroupTuple>&, const std::vector<RangeTuple>&, bool, bool,
                     Transport&>(),
            "options"_a, "weights"_a, "gradient"_a, "elements"_a, "groups"_a, "ranges"_a,
-           "deferred"_a, "transport"_a, nb::keep_alive<1, 9>())
+           "deferred"_a, "watched"_a, "transport"_a, nb::keep_alive<1, 10>())
       .def(
           "follow",
           [](Handle& self, std::uintptr_t stream) {
@@ -258,6 +260,8 @@ void bind_optimizer(nb::module_& module) {
       .def(
           "take_up_weights", [](Handle& self) { self->take_up_weights(); }, Release())
       .def_prop_ro("defers", [](const Handle& self) { return self->defers(); })
+      .def_prop_ro("exchanges_next", [](const Handle& self) { return self->exchanges_next(); })
+      .def_prop_ro("in_sync", [](const Handle& self) { return self->in_sync(); })
       .def(
           "ready", [](Handle& self, int bucket) { self->ready(bucket); }, "bucket"_a, Release())
       .def(

@@ -15,6 +15,9 @@ namespace laconic::python {
 using Floats =
     nanobind::ndarray<float, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
 
+using Doubles =
+    nanobind::ndarray<double, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
+
 inline std::span<float> span_of(const Floats& array) { return {array.data(), array.size()}; }
 
 // (name, spread, begin, values, optional) of each; values are the memory of `owner`, which they keep alive.

@@ -17,6 +17,7 @@ Method made_from(const Method& method, const Preset& preset) {
   same.title = preset.title;
   same.summary = preset.summary;
   same.paper = preset.paper;
+  same.python = preset.python;
   same.presets.clear();
   same.preset_of = method.name;
   for (Option& option : same.options)

@@ -46,6 +46,7 @@ struct Spacing {
 struct Preset {
   std::string name, title, summary, paper;
   std::map<std::string_view, std::string_view> defaults;
+  std::string python;  // the class; empty: none
 };
 
 // A registered optimizer. All that differs between methods is here; nothing else in the library,

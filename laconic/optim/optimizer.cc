@@ -178,6 +178,11 @@ class FlatOptimizer final : public Optimizer {
         rules_, [&](const auto& one) { return one->exchanges(next) || one->arrives(next); });
   }
 
+  bool in_sync() const noexcept override {
+    Counters now = counters_;
+    return now.open() == 0;
+  }
+
   int buckets() const noexcept override { return static_cast<int>(buckets_.size()); }
   NamedRange bucket(int index) const override {
     const Bucket& bucket = buckets_.at(static_cast<std::size_t>(index));

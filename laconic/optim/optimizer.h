@@ -135,6 +135,8 @@ class Training {
   // The next step exchanges, or applies an exchange. Where the caller moves the weights (inner =
   // none), other steps do not look at them, but the first begin() does.
   virtual bool exchanges_next() const = 0;
+  // All replicas have the weights of the last sync: no step went on from there, nothing is under way.
+  virtual bool in_sync() const noexcept = 0;
 };
 
 // A run as checkpoints see it: its shape and its state. REQUIRES: no step is under way where state

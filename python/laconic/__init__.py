@@ -10,6 +10,7 @@
 from importlib.metadata import version
 
 from . import _core, optimizers
+from .checkpoint import resume, save
 from .comm_hook import CodecState, OneBitState, codec_hook, one_bit_hook
 from .ddp import ddp
 from .deepspeed import from_deepspeed
@@ -17,7 +18,7 @@ from .environment import init_process_group
 from .errors import Error, InvalidArgument, RankMissing, from_code
 from .optimizer import Optimizer
 from .optimizers import *  # the class of each registered method
-from .state import Sharded, consolidate, resume, save
+from .state import Sharded, consolidate
 
 _core._error = from_code
 

@@ -11,9 +11,11 @@ from typing import Any, Iterable
 
 from . import optimizers
 from .errors import InvalidArgument
+from .local_steps import AroundInner
 from .optimizer import Optimizer
 
-_CLASSES = {name: getattr(optimizers, name) for name in (one["python"] for one in optimizers.methods()) if name}
+_NAMES = (one["python"] for one in optimizers.methods() if one["python"])
+_CLASSES = {name: cls for name in _NAMES if not issubclass(cls := getattr(optimizers, name), AroundInner)}
 # What DeepSpeed takes where its configuration does not give them. Its other defaults are ours.
 _DEFAULTS = {"freeze_step": 100_000, "var_freeze_step": 100_000, "local_step_scaler": 32_678}
 _WITHOUT_MEANING = {"cuda_aware", "comm_backend_name", "eps_inside_sqrt"}  # the last one has no effect in DeepSpeed either

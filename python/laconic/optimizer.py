@@ -42,6 +42,7 @@ class Optimizer(torch.optim.Optimizer):
 
     _method: dict[str, Any]  # its entry in the registry
     _core: Any = None  # None until it is built
+    _inner: torch.optim.Optimizer | None = None  # what moves the weights between exchanges, in place of the core
     _overlap: Overlap
 
     # A GradScaler then leaves unscaling and the decision to skip to step(), where ranks agree on it.
@@ -104,7 +105,7 @@ class Optimizer(torch.optim.Optimizer):
             self._options["device"] = self._device_named(arena.device)
             where = [*arena.addresses(), arena.elements]
         self._core = _core.Optimizer(
-            self._options, *where, members.sizes, ranges, self._may_overlap(), self._transport
+            self._options, *where, members.sizes, ranges, self._may_overlap(), not arena.on_gpu, self._transport
         )
         self._follow()
         here: Any = weakref.ref(self)  # neither hooks nor what they call keep the optimizer alive

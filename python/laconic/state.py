@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import io
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from . import _core
+from . import _core, inner_state
 from .errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -21,8 +20,6 @@ _KEPT = {"params", "param_names", "compress"}  # what a group has from its const
 _WEIGHTS = "weights"
 _APART = ("mean", "owned")  # how state lies over the ranks, where each has its own
 _RANK = re.compile(r"(?:^|\.)(rank(\d+)/(.*))$")
-_PLAIN = (bool, int, float, type(None))  # beside text, of what laconic.save takes
-_JSON = "laconic.json"  # names those of `extra` that are no text
 
 
 class _Part:
@@ -68,7 +65,8 @@ def of_rank(optimizer: Optimizer) -> dict[str, Any]:
         tensors[own + _WEIGHTS] = optimizer._arena.weights.cpu().clone()
     elif any(p.dtype != torch.float32 for p in optimizer._arena.parameters):
         tensors[_WEIGHTS] = optimizer._arena.weights.cpu().clone()
-    return {"state": tensors, "param_groups": _groups(optimizer), "laconic": _header(optimizer)}
+    saved = {"state": tensors, "param_groups": _groups(optimizer), "laconic": _header(optimizer)}
+    return saved if optimizer._inner is None else saved | {"inner": optimizer._inner.state_dict()}
 
 
 def elsewhere(optimizer: Optimizer, where: str) -> dict[str, Any]:
@@ -98,6 +96,20 @@ def _without_ranks(saved: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Ten
 
 
 def load(optimizer: Optimizer, saved: dict[str, Any]) -> None:
+    """After an error everything is as it was."""
+    inner = optimizer._inner
+    if inner is None or "elsewhere" in saved.get("laconic", {}):
+        return _load(optimizer, saved)
+    before = inner.state_dict()
+    inner.load_state_dict(copy.deepcopy(inner_state.found_in(saved)))
+    try:
+        _load(optimizer, saved)
+    except InvalidArgument:
+        inner.load_state_dict(before)
+        raise
+
+
+def _load(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     _check(optimizer, saved)
     header, tensors = _without_ranks(saved)
     if "elsewhere" in header:
@@ -134,7 +146,8 @@ def _refuse_specific(optimizer: Optimizer, parts: list[_Part], header: dict, ten
     apart = [tensors[part.name] for part in parts if part.spread in _APART and part.name in tensors]
     synced = [tensors[part.name] for part in parts if _is_synced(optimizer, part.name) and part.name in tensors]
     moved = bool(synced) and _WEIGHTS in tensors and not torch.equal(torch.cat(synced), tensors[_WEIGHTS])
-    if not moved and not any(bool(values.any()) for values in apart):
+    alone = optimizer._inner is not None and bool(optimizer._inner.state)  # moments are each rank's own
+    if not moved and not alone and not any(bool(values.any()) for values in apart):
         return
     raise InvalidArgument(
         f"this state is of rank {header['rank']} of {header['ranks']}, here is rank {optimizer._transport.rank} of "
@@ -236,7 +249,8 @@ def consolidate(optimizer: Optimizer) -> dict[str, Any]:
     optimizer._core.synced_weights(synced)
     tensors[_WEIGHTS] = synced
     header = _header(optimizer) | {"consolidated": True, "whole": whole, "rank": 0}
-    return {"state": tensors, "param_groups": _groups(optimizer), "laconic": header}
+    saved = {"state": tensors, "param_groups": _groups(optimizer), "laconic": header}
+    return saved if optimizer._inner is None else saved | {"inner": inner_state.of_all(optimizer._inner, optimizer._group)}
 
 
 def _lengths(optimizer: Optimizer) -> list[int]:
@@ -296,6 +310,9 @@ class Sharded:
         places = {part.name: (part.spread, part.begin) for part in parts}
         header = _header(optimizer) | {"places": places, "param_groups": _groups(optimizer)}
         tensors = {part.name: part.values for part in parts}
+        if optimizer._inner is not None:
+            header["inner"] = leaves = inner_state.plan(optimizer._inner, optimizer._group)
+            tensors["inner"] = inner_state.numbers(optimizer._inner, leaves)
         tensors |= {_WEIGHTS: optimizer._arena.weights.cpu(), "header": _packed(header)}
         return {f"rank{optimizer._transport.rank}/{name}": tensor for name, tensor in tensors.items()}
 
@@ -336,6 +353,8 @@ class Sharded:
             if spread in _APART:
                 every = [(headers[rank]["places"][name][1], ranks[rank][name]) for rank in sorted(ranks)]
                 tensors[name] = _together(every, spread, lengths[_bucket_of(name)])
+        if "inner" in tensors:
+            tensors["inner"] = torch.stack([ranks[rank]["inner"] for rank in sorted(ranks)]).mean(0)
         synced = [tensor for name, tensor in tensors.items() if _is_synced(self._optimizer, name)]
         if synced:
             tensors[_WEIGHTS] = torch.cat(synced)
@@ -350,48 +369,3 @@ def _packed(header: dict[str, Any]) -> Tensor:
 
 def _unpacked(header: Tensor) -> dict[str, Any]:
     return torch.load(io.BytesIO(header.numpy().tobytes()), weights_only=True)
-
-
-def save(path: Any, optimizer: Optimizer, extra: dict[str, Any] | None = None) -> None:
-    """Writes a checkpoint folder that all ranks share, weights included; the one before stays until it is whole.
-
-    `extra` is text, numbers, truth values and None of your own, by name. The same files as the C++ library's, in
-    safetensors format. Collective.
-
-    >>> import tempfile, torch, laconic
-    >>> optimizer = laconic.SGD([torch.nn.Parameter(torch.ones(10))], lr=0.1)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     laconic.save(folder + "/checkpoint", optimizer, {"epoch": 3})
-    ...     laconic.resume(folder + "/checkpoint", optimizer)
-    {'epoch': 3}
-    """
-    optimizer._take_up_weights()
-    _core.save_checkpoint(str(path), optimizer._core, _as_text(extra or {}))
-
-
-def _as_text(extra: dict[str, Any]) -> dict[str, str]:
-    for name, value in extra.items():
-        if not isinstance(name, str) or name == _JSON or not isinstance(value, (str, *_PLAIN)):
-            wanted = "names are text, values text, numbers, True, False or None"
-            raise InvalidArgument(f"extra has {name!r}: {value!r}; {wanted}")
-    others = [name for name, value in extra.items() if not isinstance(value, str)]
-    text = {name: json.dumps(value) if name in others else value for name, value in extra.items()}
-    return text | ({_JSON: json.dumps(others)} if others else {})
-
-
-def _from_text(extra: dict[str, str]) -> dict[str, Any]:
-    others = json.loads(extra.pop(_JSON, "[]"))
-    return extra | {name: json.loads(extra[name]) for name in others}
-
-
-def resume(path: Any, optimizer: Optimizer) -> dict[str, Any]:
-    """Loads what save() wrote, with the same ranks exactly, with others as consolidate() does; returns `extra`.
-
-    >>> import laconic
-    >>> laconic.resume.__name__
-    'resume'
-    """
-    optimizer._arena.take_home(started=False)
-    _core.load_checkpoint(str(path), optimizer._core)
-    finish_load(optimizer, None)
-    return _from_text(_core.checkpoint_extra(str(path)))

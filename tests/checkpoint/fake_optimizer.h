@@ -40,6 +40,7 @@ class FakeOptimizer : public Optimizer {
   void exchange_exactly(int) override {}
   void synchronize() override {}
   bool exchanges_next() const override { return true; }
+  bool in_sync() const noexcept override { return true; }
   int buckets() const noexcept override { return 3; }
   NamedRange bucket(int index) const override;
   void synced_weights(std::span<float> out) const override;

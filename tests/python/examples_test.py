@@ -24,6 +24,19 @@ def test_the_first_example_runs_alone_and_on_two_ranks():
     assert 0 < bits < 8
 
 
+def test_local_steps_learn_and_go_on_from_a_folder(tmp_path):
+    alone = subprocess.run([sys.executable, EXAMPLES / "local_steps.py", "120"], capture_output=True, text=True, check=True)
+    straight = torchrun(2, EXAMPLES / "local_steps.py", "120", tmp_path)
+    shutil.rmtree(tmp_path / "100")
+    resumed = torchrun(2, EXAMPLES / "local_steps.py", "120", tmp_path)
+    assert (tmp_path / "100").is_dir()
+    assert re.search(r".*% right", resumed.stdout)[0] == re.search(r".*% right", straight.stdout)[0]
+    rights = [float(re.search(r"([\d.]+)% right", done.stdout)[1]) for done in (alone, straight)]
+    assert min(rights) > 60, rights
+    assert 0 < float(re.search(r"([\d.]+) bits per parameter", straight.stdout)[1]) < 0.5
+    assert "AdamW alone, nesterov every 10 steps, applied 5 steps later" in straight.stdout
+
+
 def test_a_trainer_that_nobody_told_is_found_at_the_first_step(tmp_path):
     pytest.importorskip("transformers")
     script = tmp_path / "trainer.py"

@@ -14,6 +14,7 @@ import laconic
 from laconic import _core, optimizers
 
 METHODS = {method["python"]: method for method in laconic.methods() if method["python"]}  # others are of the command
+AROUND = {name for name in METHODS if issubclass(getattr(laconic, name), laconic.LocalSteps)}  # a torch optimizer
 
 
 def test_methods_are_those_of_the_command():
@@ -58,9 +59,13 @@ def test_type_checkers_find_what_is_wrong_and_nothing_else(mypy, tmp_path):
         'laconic.Birder(weights, lr=1e-2, exchange="three-round")\n'
         'state: laconic.CodecState = laconic.OneBitState()\n'
         "laconic.CodecState(codec=4)\n"
+        "inner = torch.optim.SGD(weights)\n"
+        'laconic.LocalSteps(inner, every=4, outer="nesterov", outer_betas=(0.5, 0.9), delay="interval", feedback=None).synchronize()\n'
+        'laconic.DiLoCo(inner, outer="adam")\n'
+        "laconic.DiLoCo(inner, lr=0.1)\n"
     )
     found = mypy(program)
-    assert [int(line.split(":")[1]) for line in found.splitlines() if ": error:" in line] == [4, 5, 7], found
+    assert [int(line.split(":")[1]) for line in found.splitlines() if ": error:" in line] == [4, 5, 7, 10, 11], found
 
 
 def test_arguments_by_position_are_torchs():
@@ -85,6 +90,8 @@ def test_every_option_is_documented_and_reaches_the_core(python):
     assert method["summary"] in cls.__doc__ and method["paper"] in cls.__doc__
     names = inspect.signature(cls).parameters
     assert all(f"{name}: " in cls.__doc__ for name in names)
+    if python in AROUND:
+        return
     assert all(alias in cls.__doc__ for alias in method["aliases"])
     others = {"number": lambda text: float(text) + 0.03125, "boolean": lambda text: text != "true"}
     others |= {"integer": lambda text: 64 + (int(text) if text.isdigit() else 0)}
@@ -98,6 +105,25 @@ def test_every_option_is_documented_and_reaches_the_core(python):
         given = {"lr": 0.1, "total_steps": 1000, option["name"]: value}
         config = cls([nn.Parameter(torch.zeros(3))], **given)._core.config()
         assert config[option["name"]] in (str(value), repr(value), str(value).lower()), option["name"]
+
+
+@pytest.mark.parametrize("python", sorted(AROUND))
+def test_every_option_of_local_steps_reaches_the_core(python):
+    cls, method = getattr(laconic, python), METHODS[python]
+    names = inspect.signature(cls).parameters
+    given = dict(every=20, outer="momentum", outer_lr=0.25, outer_momentum=0.5, outer_weight_decay=0.125, gap_penalty=1.5, clip=2.0)
+    given |= dict(codec="int2", codec_down="int8", feedback="decay", feedback_decay=0.5, feedback_reset=7, quant_block=64, top_k=32)
+    given |= dict(fragments=2, delay=3, merge=0.25, total_steps=90, scale_block=128, bf16=True, seed=3, shadow_every=0, verify_every=5)
+    config = cls(torch.optim.SGD([nn.Parameter(torch.zeros(300))]), outer_betas=(0.5, 0.75), **given)._core.config()
+    for name, value in given.items():
+        assert config[name] in (str(value), f"{value:g}", str(value).lower()), name
+    assert (config["outer_beta1"], config["outer_beta2"], config["inner"]) == ("0.5", "0.75", "none")
+    others = {"inner", "outer_betas", "process_group", "ranks_per_node", "bucket_mb", "threads", "timeout"}
+    assert set(names) == {*given, *others}
+    defaults = {option["name"]: option["default"] for option in method["options"]}
+    for name in set(given) - {"total_steps"}:  # what the signature shows is what the registry has
+        shown = names[name].default
+        assert str("default" if shown is None else shown).lower() in (defaults[name], f"{defaults[name]}.0"), name
 
 
 def test_deepspeeds_names_are_aliases():

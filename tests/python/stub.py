@@ -14,9 +14,11 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Literal
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from .local_steps import AroundInner
 from .optimizer import Optimizer
 
 __all__ = {names}
@@ -41,7 +43,7 @@ def stub() -> str:
     text = _HEAD.format(names=repr(optimizers.__all__).replace("'", '"'))
     for name, cls in optimizers._CLASSES.items():
         arguments = "".join(f"        {line},\n" for line in _arguments(cls))
-        text += f'\nclass {name}(Optimizer):\n    """{cls.__doc__}"""\n\n'
+        text += f'\nclass {name}({cls.__base__.__name__}):\n    """{cls.__doc__}"""\n\n'
         text += f"    def __init__(\n{arguments}    ) -> None: ...\n"
     return text
 

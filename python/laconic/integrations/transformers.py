@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from .. import state
+from .. import checkpoint, state
 from ..errors import InvalidArgument
 from ..optimizer import Optimizer
 
@@ -46,7 +46,7 @@ class LaconicCallback(TrainerCallback):
         if args.save_only_model:
             return
         folder = Path(args.output_dir) / f"checkpoint-{state_of_run.global_step}" / _FOLDER
-        state.save(folder, self._optimizer, {"global_step": state_of_run.global_step})
+        checkpoint.save(folder, self._optimizer, {"global_step": state_of_run.global_step})
 
     def _resume(self, args, global_step: int) -> None:
         last = Path(args.output_dir) / f"checkpoint-{global_step}"
@@ -56,7 +56,7 @@ class LaconicCallback(TrainerCallback):
                 f"{folder} is not there, and it holds the optimizer's state: give LaconicCallback(resume_from=...), the "
                 "checkpoint that Trainer resumes from"
             )
-        extra = state.resume(folder, self._optimizer)
+        extra = checkpoint.resume(folder, self._optimizer)
         if extra["global_step"] != global_step:
             steps = f"step {extra['global_step']}, Trainer resumes from step {global_step}"
             raise InvalidArgument(f"{folder} is of {steps}: give LaconicCallback(resume_from=...)")
