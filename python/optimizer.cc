@@ -19,7 +19,8 @@ namespace laconic::python {
 namespace {
 
 using Options = std::map<std::string, std::string>;
-using GroupTuple = std::tuple<std::string, std::size_t, bool>;         // name, elements, compress
+// Name, elements, compress, holder.
+using GroupTuple = std::tuple<std::string, std::size_t, bool, int>;
 using RangeTuple = std::tuple<std::string, std::size_t, std::size_t>;  // name, begin, count
 
 // An optimizer and the memory that it works on.
@@ -27,7 +28,7 @@ class Handle {
  public:
   Handle(const Options& options, Floats weights, Floats gradient,
          const std::vector<GroupTuple>& groups, const std::vector<RangeTuple>& ranges,
-         bool deferred, Transport& transport)
+         bool deferred, Transport& transport, Transport* shards)
       : weights_(std::move(weights)), gradient_(std::move(gradient)) {
     OptimizerConfig config;
     for (const auto& [field, value] : options) set(config, field, value);
@@ -37,9 +38,11 @@ class Handle {
                 .ranges = {},
                 .may_rest = true,
                 .deferred = deferred,
-                .watched = true};
-    for (const auto& [name, elements, compress] : groups)
-      model.groups.push_back({.name = name, .elements = elements, .compress = compress});
+                .watched = true,
+                .shards = shards};
+    for (const auto& [name, elements, compress, holder] : groups)
+      model.groups.push_back(
+          {.name = name, .elements = elements, .compress = compress, .holder = holder});
     for (const auto& [name, begin, count] : ranges) model.ranges.push_back({name, begin, count});
     nb::gil_scoped_release unlocked;
     optimizer_ = make_optimizer(config, model, transport);
@@ -219,10 +222,10 @@ void bind_optimizer(nb::module_& module) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<Handle>(module, "Optimizer")
       .def(nb::init<const Options&, Floats, Floats, const std::vector<GroupTuple>&,
-                    const std::vector<RangeTuple>&, bool, Transport&>(),
+                    const std::vector<RangeTuple>&, bool, Transport&, Transport*>(),
            nb::arg("options"), nb::arg("weights").noconvert(), nb::arg("gradient").noconvert(),
            nb::arg("groups"), nb::arg("ranges"), nb::arg("deferred"), nb::arg("transport"),
-           nb::keep_alive<1, 8>())
+           nb::arg("shards").none(), nb::keep_alive<1, 8>(), nb::keep_alive<1, 9>())
       .def("begin", &begin, "groups"_a)
       .def("change_rates", &change_rates, "groups"_a)
       .def("absent", &absent, "ranges"_a)
