@@ -47,5 +47,6 @@ with zero_one.synced(), torch.no_grad():
     loss = accelerator.unwrap_model(model)(rows, labels=rows).loss.item()
 weights = sum(p.double().sum().item() for p in model.parameters())
 text = ", ".join(f"{name} {value:.4g}" for name, value in costs.take().items())
-print(f"rank {accelerator.process_index}: final loss {loss:.4f}, sum of weights {weights:.12f}, {text}, {zero_one.describe()}")
+ends = f"final loss {loss:.4f}, sum of weights {weights:.12f}, from step {first}"
+print(f"rank {accelerator.process_index}: {ends}, {text}, {zero_one.describe()}", flush=True)
 accelerator.wait_for_everyone()

@@ -52,5 +52,6 @@ with optimizer.synced(), torch.no_grad():
     rows = (torch.arange(64)[:, None] + torch.arange(32)) % 64
     loss = model(rows, labels=rows).loss.item()
     weights = torch.cat([p.full_tensor().reshape(-1) for p in model.parameters()])
-print(f"rank {rank}: final loss {loss:.4f}, sum of weights {weights.double().sum().item():.12f}, {optimizer.describe()}", flush=True)
+ends = f"final loss {loss:.4f}, sum of weights {weights.double().sum().item():.12f}"
+print(f"rank {rank}: {ends}, from step {first}, {optimizer.describe()}", flush=True)
 dist.barrier()

@@ -10,9 +10,10 @@ STEPS = 40
 
 
 def ends_of(done):
-    """Final loss and sum of weights of each rank."""
-    found = re.findall(r"rank (\d+): final loss ([\d.]+), sum of weights (-?[\d.]+)", done.stdout)
-    return {int(rank): (float(loss), weights) for rank, loss, weights in found}
+    """Final loss and sum of weights of each rank, and the step that they began after."""
+    found = re.findall(r"rank (\d+): final loss ([\d.]+), sum of weights (-?[\d.]+), from step (\d+)", done.stdout)
+    [first] = {first for _, _, _, first in found}
+    return {int(rank): (float(loss), weights) for rank, loss, weights, _ in found}, int(first)
 
 
 @pytest.mark.parametrize("name, ranks, library", [
@@ -20,8 +21,9 @@ def ends_of(done):
 ])  # fmt: skip
 def test_an_example_learns_and_resumes_bit_for_bit(name, ranks, library, tmp_path):
     pytest.importorskip(library)
-    first = ends_of(torchrun(ranks, EXAMPLES / name, STEPS, tmp_path / "folder"))
-    again = ends_of(torchrun(ranks, EXAMPLES / name, STEPS, tmp_path / "folder"))  # from half of the steps
+    first, began = ends_of(torchrun(ranks, EXAMPLES / name, STEPS, tmp_path / "folder"))
+    again, went_on = ends_of(torchrun(ranks, EXAMPLES / name, STEPS, tmp_path / "folder"))
+    assert (began, went_on) == (0, STEPS // 2)
     assert set(first) == set(range(ranks)) and first == again
     assert all(loss < 3.5 for loss, _ in first.values()), first
     assert len({weights for _, weights in first.values()}) == 1  # byte-equal after the last step, which syncs
