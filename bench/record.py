@@ -36,6 +36,7 @@ SUITES = {
     "python_means": [f"{PYTHON} torch.distributed.run --standalone --nproc-per-node=2 -m laconic.bench --repeats 15"],
     "python_steps": [f"{PYTHON} laconic.bench steps --repeats 15"],
     "python_cluster": ["bench/cluster --ranks 2"],
+    "sharded": [f"bench/sharded --rates {rate}" for rate in ("100mbit", "1gbit")],
 }
 
 

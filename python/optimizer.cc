@@ -19,7 +19,8 @@ namespace laconic::python {
 namespace {
 
 using Options = std::map<std::string, std::string>;
-using GroupTuple = std::tuple<std::string, std::size_t, bool>;         // name, elements, compress
+// Name, elements, compress, holder.
+using GroupTuple = std::tuple<std::string, std::size_t, bool, int>;
 using RangeTuple = std::tuple<std::string, std::size_t, std::size_t>;  // name, begin, count
 
 // An optimizer and the memory that it works on.
@@ -27,28 +28,30 @@ class Handle {
  public:
   Handle(const Options& options, Floats weights, Floats gradient,
          const std::vector<GroupTuple>& groups, const std::vector<RangeTuple>& ranges,
-         bool deferred, bool watched, Transport& transport)
+         bool deferred, bool watched, Transport& transport, Transport* shards)
       : weights_(std::move(weights)), gradient_(std::move(gradient)) {
     make(options,
          {.weights = span_of(weights_),
           .gradient = span_of(gradient_),
           .groups = {},
           .ranges = {},
-          .watched = watched},
+          .watched = watched,
+          .shards = shards},
          groups, ranges, deferred, transport);
   }
   // Addresses of `elements` floats each in memory of the options' device, which the caller keeps.
   Handle(const Options& options, std::uintptr_t weights, std::uintptr_t gradient,
          std::size_t elements, const std::vector<GroupTuple>& groups,
-         const std::vector<RangeTuple>& ranges, bool deferred, bool watched,
-         Transport& transport) {
+         const std::vector<RangeTuple>& ranges, bool deferred, bool watched, Transport& transport,
+         Transport* shards) {
     make(options,
          {.weights = {reinterpret_cast<float*>(weights), elements},
           .gradient = {reinterpret_cast<float*>(gradient), elements},
           .groups = {},
           .ranges = {},
           .watched = watched,
-          .on_device = true},
+          .on_device = true,
+          .shards = shards},
          groups, ranges, deferred, transport);
   }
   // Its thread may be waiting for the lock, and what it splits takes it.
@@ -69,8 +72,9 @@ class Handle {
     for (const auto& [field, value] : options) set(config, field, value);
     model.may_rest = true;
     model.deferred = deferred;
-    for (const auto& [name, elements, compress] : groups)
-      model.groups.push_back({.name = name, .elements = elements, .compress = compress});
+    for (const auto& [name, elements, compress, holder] : groups)
+      model.groups.push_back(
+          {.name = name, .elements = elements, .compress = compress, .holder = holder});
     for (const auto& [name, begin, count] : ranges) model.ranges.push_back({name, begin, count});
     nb::gil_scoped_release unlocked;
     optimizer_ = make_optimizer(config, model, transport);
@@ -239,15 +243,17 @@ void bind_optimizer(nb::module_& module) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<Handle>(module, "Optimizer")
       .def(nb::init<const Options&, Floats, Floats, const std::vector<GroupTuple>&,
-                    const std::vector<RangeTuple>&, bool, bool, Transport&>(),
+                    const std::vector<RangeTuple>&, bool, bool, Transport&, Transport*>(),
            nb::arg("options"), nb::arg("weights").noconvert(), nb::arg("gradient").noconvert(),
            nb::arg("groups"), nb::arg("ranges"), nb::arg("deferred"), nb::arg("watched"),
-           nb::arg("transport"), nb::keep_alive<1, 9>())
+           nb::arg("transport"), nb::arg("shards").none(), nb::keep_alive<1, 9>(),
+           nb::keep_alive<1, 10>())
       .def(nb::init<const Options&, std::uintptr_t, std::uintptr_t, std::size_t,
                     const std::vector<GroupTuple>&, const std::vector<RangeTuple>&, bool, bool,
-                    Transport&>(),
+                    Transport&, Transport*>(),
            "options"_a, "weights"_a, "gradient"_a, "elements"_a, "groups"_a, "ranges"_a,
-           "deferred"_a, "watched"_a, "transport"_a, nb::keep_alive<1, 10>())
+           "deferred"_a, "watched"_a, "transport"_a, "shards"_a.none(), nb::keep_alive<1, 10>(),
+           nb::keep_alive<1, 11>())
       .def(
           "follow",
           [](Handle& self, std::uintptr_t stream) {

@@ -167,6 +167,7 @@ void bind_plan(nb::module_& module) {
                        .useful_slices = slices,
                        .shares_cores = shares_cores};
            })
+      .def("shard", [](Scene& s, int shards) { plan::shard(s.cluster, s.work, shards); })
       .def("set_ready",
            [](Scene& s, std::vector<double> ready) { s.work.ready = std::move(ready); })
       .def("set_speed", &set_speed)

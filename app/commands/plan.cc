@@ -24,7 +24,7 @@ constexpr const char* kExample =
 struct PlanOptions {
   std::string recipe, model, parameters, inter, intra, sweep, html, dense_codec, device;
   std::int64_t steps = 100'000, momentum_sync_every = 0;
-  int nodes = 0, per_node = 1, threads = 1;
+  int nodes = 0, per_node = 1, shards = 0, threads = 1;
   double step_ms = -1, backward = 2.0 / 3, memory_gb = 0, batch = 0;
   std::size_t bucket_elements = OptimizerConfig{}.bucket_elements;
   std::vector<std::string> optimizers = plan::default_optimizers();
@@ -94,7 +94,8 @@ laconic::plan::Cluster cluster_of(const PlanOptions& options) {
     return {};
   };
   cluster.inter = link("--inter RATE[,LATENCY]", options.inter, options.nodes > 1);
-  cluster.intra = link("--intra RATE[,LATENCY]", options.intra, options.per_node > 1);
+  cluster.intra = link("--intra RATE[,LATENCY]", options.intra,
+                       options.per_node > 1 && options.shards == 0);
   return cluster;
 }
 
@@ -157,12 +158,22 @@ void set_speeds(const PlanOptions& options, bool probed, plan::Plan& plan) {
   plan.scenario.speeds = plan.scenario.speeds.faster(times);
 }
 
+void set_shards(int shards, plan::Plan& plan) {
+  laconic::plan::shard(plan.scenario.cluster, plan.scenario.work, shards);
+  plan.shards = shards;
+  plan.notes.push_back(fmt::format(
+      "FSDP over {} shards in each node: a rank has {} parameters and 1/{} of its node's link; "
+      "--step-ms contains what FSDP sends inside the node",
+      shards, plan.scenario.work.parameters, shards));
+}
+
 plan::Plan make_plan(PlanOptions options, const std::optional<Probe>& found) {
   plan::Plan plan;
   if (found) use(*found, options, plan);
   plan.model = options.model.empty() ? "model" : options.model;
   plan.scenario.cluster = cluster_of(options);
   plan.scenario.work = work_of(options);
+  if (options.shards > 0) set_shards(options.shards, plan);
   plan.scenario.optimizers = options.optimizers;
   plan.scenario.bf16 = options.bf16;
   plan.scenario.dense_codec = options.dense_codec;
@@ -214,6 +225,10 @@ void run(const PlanOptions& options) {
 void add_cluster_options(CLI::App& command, PlanOptions& options) {
   command.add_option("--nodes", options.nodes, "Nodes of the cluster");
   command.add_option("--per-node", options.per_node, "Ranks of a node")->capture_default_str();
+  command
+      .add_option("--shards", options.shards,
+                  "FSDP over so many ranks of each node, laconic between nodes")
+      ->check(CLI::Range(1, 1024));
   command.add_option("--inter", options.inter,
                      "A node's link to the others: RATE[,LATENCY], e.g. 10gbit,20us");
   command.add_option("--intra", options.intra, "A rank's link inside its node, e.g. 600gbit,3us");

@@ -140,7 +140,7 @@ void print(const Plan& plan) {
              "beats bf16 below", "steps (dense/coded/local)");
   for (const Arm& arm : plan.best) {
     const laconic::plan::Forecast& mean = arm.cost.mean;
-    const double rate = (plan.batch > 0 ? plan.batch * cluster.ranks() : 1) / arm.seconds();
+    const double rate = (plan.batch > 0 ? plan.batch * cluster.ranks() * std::max(1, plan.shards) : 1) / arm.seconds();
     fmt::print(
         "{:<28} {:<10} {:>9.2f} {:>8.4g} {:>7.2f} {:>7.2f} {:>9.2f} {:>9.2f} {:>11.3f} {:>11.3f} "
         "{:>8.2f} {:>20}  {:.0f}/{:.0f}/{:.0f} %\n",
@@ -172,6 +172,7 @@ nlohmann::json to_json(const Plan& plan) {
            {"backward_share", work.backward_share},
            {"nodes", cluster.nodes},
            {"per_node", cluster.per_node},
+           {"shards", plan.shards},
            {"inter", link_json(cluster.inter)},
            {"intra", link_json(cluster.intra)},
            {"steps", rounds.begin()->second.steps},

@@ -12,6 +12,7 @@ namespace laconic::app::plan {
 struct Plan {
   std::string model;
   Scenario scenario;
+  int shards = 0;                  // FSDP's, of each node; 0: whole models
   double batch = 0;                // samples per rank and step; 0: not given
   std::vector<std::string> notes;  // where figures come from
   std::vector<Arm> arms, best;

@@ -13,6 +13,7 @@ Finish Agreement::on(Finish wish, Rest* rest) {
     wish = std::max(wish, static_cast<Finish>(wishes_[at]));
     all_miss = all_miss && wishes_[at + 1] != 0;
   }
+  wish = shards_.strongest(wish);
   if (all_miss && wish == Finish::kApply) rest->agree();
   return wish;
 }
@@ -26,7 +27,10 @@ double Agreement::on_squares(double squares, bool* bad) {
     sum += squares_[r];
     *bad = *bad || squares_[r + 1] != 0;
   }
-  return sum / transport_.size();
+  double whole[] = {sum / transport_.size(), *bad ? 1.0 : 0.0};
+  shards_.sum(whole);
+  *bad = whole[1] != 0;
+  return whole[0];
 }
 
 }  // namespace laconic::inline optim

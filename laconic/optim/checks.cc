@@ -57,7 +57,7 @@ Model completed(Model model, const OptimizerConfig& config) {
     if (range.begin > covered || range.count > covered - range.begin)
       fail(Code::kInvalidArgument, "range {} ends at {}, the model has {} weights", range.name,
            range.begin + range.count, covered);
-  if (model.may_rest || model.watched) check_ranges_cover(model);
+  if (model.may_rest || model.watched || model.shards) check_ranges_cover(model);
   return model;
 }
 
@@ -85,7 +85,7 @@ void agree_on_first_weights(Transport& transport, std::span<const float> weights
   agree(transport, {&mine, 1}, "start all ranks from the same weights, or broadcast them");
 }
 
-void ReplicaCheck::after(std::int64_t step, Transport& transport,
+void ReplicaCheck::after(std::int64_t step, Transport& transport, Shards& shards,
                          FunctionRef<std::span<const float>()> weights) {
   if (every_ == 0 || step - last_ < every_) return;
   last_ = step;
@@ -103,6 +103,7 @@ void ReplicaCheck::after(std::int64_t step, Transport& transport,
            "the last checkpoint, and look for a write to the weights outside the optimizer",
            step, model_.ranges[i].name, ranks);
   }
+  shards.compare(step, mine_);
 }
 
 void WriteWatch::note(std::span<const float> weights) {

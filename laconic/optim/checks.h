@@ -2,6 +2,7 @@
 
 #include "laconic/core/parallel.h"
 #include "laconic/optim/optimizer.h"
+#include "laconic/optim/shards.h"
 
 // What a model must be before it is trained, and what must be the same on all ranks. Those that
 // take a transport are collective; a difference is an error on every rank, and names what differs.
@@ -14,7 +15,7 @@ Model completed(Model model, const OptimizerConfig& config);
 void agree_on_setup(Transport& transport, const OptimizerConfig& config, const Model& model);
 void agree_on_first_weights(Transport& transport, std::span<const float> weights);
 
-// Compares the weights of replicas, range by range.
+// Compares the weights of replicas, range by range, and those that several shards hold.
 class ReplicaCheck {
  public:
   // Every so many steps; 0: never. `model` is completed, and outlives this.
@@ -23,7 +24,7 @@ class ReplicaCheck {
 
   // After a step: compares `weights()`, as many as the model has, when that is due. Error(kMismatch)
   // with the range and the ranks.
-  void after(std::int64_t step, Transport& transport,
+  void after(std::int64_t step, Transport& transport, Shards& shards,
              FunctionRef<std::span<const float>()> weights);
 
  private:

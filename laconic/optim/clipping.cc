@@ -5,10 +5,11 @@ namespace laconic::inline optim {
 Clipping::Clipping(Device& device, std::span<float> gradient)
     : device_(device), gradient_(gradient), sums_((gradient.size() + kTile - 1) / kTile) {}
 
-double Clipping::squares(bool* bad) {
-  device_.run(TileSums{gradient_.data(), gradient_.size(), kernels::Norm::kL2, true, sums_.data()});
+double Clipping::squares(std::size_t begin, std::size_t count, bool* bad) {
+  if (count == 0) return 0;
+  device_.run(TileSums{gradient_.data() + begin, count, kernels::Norm::kL2, true, sums_.data()});
   double total = 0;
-  for (const float sum : sums_) {
+  for (const float sum : std::span(sums_).first((count + kTile - 1) / kTile)) {
     if (sum < 0)
       *bad = true;
     else

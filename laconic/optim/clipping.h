@@ -12,8 +12,9 @@ class Clipping {
  public:
   Clipping(Device& device, std::span<float> gradient);
 
-  // Sum of squares over the tiles that are finite; *bad: some tile is not.
-  double squares(bool* bad);
+  // Sum of squares of elements [begin, begin + count), over the tiles that are finite; *bad: some
+  // tile is not.
+  double squares(std::size_t begin, std::size_t count, bool* bad);
   // Scales a gradient of this norm down to `most`.
   void clip(double norm, double most);
 

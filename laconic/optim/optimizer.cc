@@ -20,6 +20,7 @@
 #include "laconic/optim/rest.h"
 #include "laconic/optim/rule.h"
 #include "laconic/optim/schedule.h"
+#include "laconic/optim/shards.h"
 #include "laconic/optim/tensors.h"
 #include "laconic/transport/metered.h"
 
@@ -126,13 +127,13 @@ class FlatOptimizer final : public Optimizer {
       queue_->finish();
       if (defers()) taken = finish_deferred(wish);
     }
-    if (taken && acts() && tensors_) tensors_->move(step_, rules_, rest_.get());
+    if (taken && acts() && tensors_) tensors_->move(step_, rules_, rest_.get(), shards_);
     placement_.give_weights();
     if (taken) count();
     report(taken);
     note_weights();
     if (taken && (counters_.open() == 0 || never_whole()))
-      replicas_.after(step_.t, *metered_, [this] { return common_weights(); });
+      replicas_.after(step_.t, *metered_, shards_, [this] { return common_weights(); });
   }
 
   void exchange_exactly(int steps) override {
@@ -345,23 +346,27 @@ class FlatOptimizer final : public Optimizer {
   void add_bucket(const Cut& cut) {
     if (rest_) rest_->add_bucket(cut.begin, cut.count, cut.fragment);
     const bool has_gradient = !model_.gradient.empty();
-    buckets_.push_back({.config = &config_,
-                        .nodes = courier_ ? &courier_->nodes() : &nodes_,
-                        .flat = flat_.world ? &flat_ : nullptr,
-                        .paths = possible_paths_,
-                        .device = device_.get(),
-                        .shadow = &shadow_,
-                        .rest = rest_.get(),
-                        .deferred = defers(),
-                        .courier = courier_.get(),
-                        .fragment = cut.fragment,
-                        .group = model_.groups[cut.group],
-                        .now = rates_.of(cut.group),
-                        .index = static_cast<int>(buckets_.size()),
-                        .begin = cut.begin,
-                        .x = placement_.weights().subspan(cut.begin, cut.count),
-                        .g = has_gradient ? placement_.gradient().subspan(cut.begin, cut.count)
-                                          : std::span<float>{}});
+    const int index = buckets();
+    if (first_of_group_.size() <= cut.group) first_of_group_.resize(cut.group + 1, index);
+    buckets_.push_back(
+        {.config = &config_,
+         .nodes = courier_ ? &courier_->nodes() : &nodes_,
+         .flat = flat_.world ? &flat_ : nullptr,
+         .paths = possible_paths_,
+         .device = device_.get(),
+         .shadow = &shadow_,
+         .rest = rest_.get(),
+         .deferred = defers(),
+         .courier = courier_.get(),
+         .fragment = cut.fragment,
+         .group = model_.groups[cut.group],
+         .now = rates_.of(cut.group),
+         .index = index,
+         .key = shards_.key(cut.group, index - first_of_group_[cut.group], index),
+         .begin = cut.begin,
+         .x = placement_.weights().subspan(cut.begin, cut.count),
+         .g = has_gradient ? placement_.gradient().subspan(cut.begin, cut.count)
+                           : std::span<float>{}});
     taken_.push_back(false);
     rules_.push_back(method_.make_rule(buckets_.back()));
     paths_.add(rules_.back()->switching(), rules_.back()->dense_switching());
@@ -399,11 +404,24 @@ class FlatOptimizer final : public Optimizer {
     placement_.give_gradient();
   }
 
+  // Of the gradient, less what another shard counts.
+  double counted_squares(bool* bad) {
+    if (!shards_.any()) return clipping_.squares(0, model_.gradient.size(), bad);
+    double squares = 0;
+    std::size_t begin = 0;
+    for (const Group& group : model_.groups) {
+      const double own = clipping_.squares(begin, group.elements, bad);
+      if (shards_.counts(group)) squares += own;
+      begin += group.elements;
+    }
+    return squares;
+  }
+
   // With clipping or skip = step. False: the step is given up on all ranks.
   bool finish_together() {
     bool bad = false;
     for (int b = buckets() - 1; b >= 0; --b) wait_for_gradient(b);
-    double squares = clipping_.squares(&bad);
+    double squares = counted_squares(&bad);
     // An exchange that outlives the step does not hold it up either.
     const bool silent = !step_.exchanges() || step_.delay > 0;
     if (config_.skip == Skip::kStep || !(silent || dense())) {
@@ -411,11 +429,12 @@ class FlatOptimizer final : public Optimizer {
       if (bad && config_.skip == Skip::kStep) return false;
       if (!silent) squares = mean;
     }
+    if (silent && config_.max_grad_norm > 0) squares = shards_.sum(squares);
     if (!acts()) return true;
     if (dense() && config_.max_grad_norm > 0) {
       for (int b = buckets() - 1; b >= 0; --b) rule(b).average(step_);
       bool ignored = false;
-      clip_to(std::sqrt(clipping_.squares(&ignored)));
+      clip_to(std::sqrt(shards_.sum(counted_squares(&ignored))));
       for (int b = buckets() - 1; b >= 0; --b) rule(b).apply_around(step_, resting(b));
       return true;
     }
@@ -427,8 +446,9 @@ class FlatOptimizer final : public Optimizer {
   void count() {
     schedule_->done(counters_, step_, [this] {
       double norm = 0;
-      for (const auto& one : rules_) norm += one->variance_norm();
-      return norm;
+      for (std::size_t b = 0; b < rules_.size(); ++b)
+        if (shards_.counts(buckets_[b].group)) norm += rules_[b]->variance_norm();
+      return shards_.sum(norm);
     });
     if (rest_) rest_->done(step_);
     // The last step of a run syncs, even one whose learning rate is 0.
@@ -456,6 +476,7 @@ class FlatOptimizer final : public Optimizer {
   const bool codes_dense_ = !is_exact(method_.dense_codec_of(config_));
   const Spacing spacing_ = method_.spacing ? method_.spacing(config_) : Spacing{};
   const Model model_;
+  Shards shards_{model_};
   Rates rates_{model_};
   Transport& transport_;
   Traffic traffic_;
@@ -472,7 +493,8 @@ class FlatOptimizer final : public Optimizer {
   Shadow shadow_;
   std::unique_ptr<Rest> rest_;  // null: every range has a gradient in every step
   std::vector<Bucket> buckets_;
-  std::vector<bool> taken_;  // in this step: the device knows of the bucket's gradient
+  std::vector<bool> taken_;          // in this step: the device knows of the bucket's gradient
+  std::vector<int> first_of_group_;  // its first bucket
   std::vector<std::unique_ptr<Rule>> rules_;
   std::unique_ptr<Tensors> tensors_;  // null: buckets move by themselves
   Step step_;
@@ -480,7 +502,7 @@ class FlatOptimizer final : public Optimizer {
   Record record_{traffic_};
   ReplicaCheck replicas_{model_, config_.verify_every};
   Buffer<float> shared_;  // what is compared, where that is not in the model
-  Agreement agreement_{*metered_};
+  Agreement agreement_{*metered_, shards_};
   WriteWatch watch_{model_};
   bool looked_ = false;  // for writes, since the last step
   Paths paths_;

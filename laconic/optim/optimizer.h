@@ -18,6 +18,7 @@ struct Group {
   double lr_factor = 1;
   double weight_decay = 0;
   bool compress = true;  // false: its means are exact
+  int holder = 0;        // with Model::shards: the first rank of those that holds the same part
 };
 
 // What a group does in one step.
@@ -78,6 +79,11 @@ struct Model {
   // CPU, the device works on copies: it takes the weights in begin(), each bucket's gradient when it
   // is ready, and gives the weights back in step().
   bool on_device = false;
+  // Other ranks hold the other parts of the model, or the same ones where a group has the same
+  // holder: these ranks, of which none but this one trains with the optimizer's. Norms are then
+  // those of the whole model. Groups and ranges are as many on all of them; a group's parts differ
+  // in length. Kept alive by the caller.
+  Transport* shards = nullptr;
 };
 
 // What a rank asks for at the end of a step. One rank that abandons is enough for all, then one

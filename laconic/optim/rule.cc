@@ -160,7 +160,7 @@ std::unique_ptr<Mean> Rule::make(const std::string& codec, std::span<float> pend
                     .feedback_decay = std::max(0.0, config.feedback_decay),
                     .form = codec == kVote ? config.form : form_of(config.exchange),
                     .seed = config.seed,
-                    .bucket = static_cast<std::uint32_t>(bucket_.index),
+                    .bucket = bucket_.key,
                     .pending = pending},
                    nodes, bucket_.courier ? bucket_.courier->device() : *bucket_.device);
 }

@@ -43,6 +43,7 @@ struct Bucket {
   Group group;
   const GroupStep* now;  // of this step
   int index = 0;
+  std::uint32_t key = 0;  // of its random numbers
   std::size_t begin = 0;  // in the model
   std::span<float> x, g;  // weights and gradient
 };

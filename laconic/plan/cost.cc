@@ -109,6 +109,17 @@ void add(Forecast& sum, double share, const Forecast& one) {
 
 }  // namespace
 
+void shard(Cluster& cluster, Work& work, int shards) {
+  if (shards < 1 || shards > 1024 || (cluster.per_node != 1 && cluster.per_node != shards))
+    fail(Code::kInvalidArgument,
+         "{} shards in nodes of {} ranks: give 1 to 1024 shards, which are the ranks of a node",
+         shards, cluster.per_node);
+  const auto parts = static_cast<std::size_t>(shards);
+  cluster.per_node = 1;
+  cluster.inter.bytes_per_second /= shards;
+  work.parameters = (work.parameters + parts - 1) / parts;
+}
+
 Speeds::Speeds() {
   for (const Method* one : laconic::methods()) methods[one->name] = one->cost;
 }

@@ -37,6 +37,12 @@ struct Work {
   bool shares_cores = false;  // coding takes turns with the backward pass on the same cores
 };
 
+// FSDP shards the model over the ranks of a node, and exchanges are of one shard: what one rank then
+// does, as a cluster of nodes with one rank each. It has 1/shards of the parameters (rounded up) and
+// of its node's link. `step_seconds` contains what FSDP sends inside the node. REQUIRES: per_node is
+// 1 or `shards`; throws otherwise.
+void shard(Cluster& cluster, Work& work, int shards);
+
 // Seconds of one rank for one element; per message where several are added. The defaults are of one
 // core of the machine of bench/results/kernels.json.
 struct Speeds {

@@ -16,6 +16,7 @@ from .ddp import ddp
 from .deepspeed import from_deepspeed
 from .environment import init_process_group
 from .errors import Error, InvalidArgument, RankMissing, from_code
+from .fsdp_hook import fsdp_hook
 from .optimizer import Optimizer
 from .optimizers import *  # the class of each registered method
 from .state import Sharded, consolidate
@@ -35,6 +36,7 @@ __all__ = [
     "consolidate",
     "ddp",
     "from_deepspeed",
+    "fsdp_hook",
     "init_process_group",
     "one_bit_hook",
     "resume",

@@ -12,6 +12,7 @@ from torch import Tensor
 from . import _core
 from .arena import by_strides
 from .errors import InvalidArgument
+from .shards import lines_of
 from .transport import Group
 
 
@@ -37,7 +38,7 @@ def agree(group: Group | None, lines: list[str], remedy: str) -> None:
 
 def same_model(group: Group | None, optimizer: str, parameters: list[Any], names: list[str]) -> None:
     """Different models are found here, and both shapes named. Collective."""
-    lines = [f"{name} {tuple(p.shape)} {p.dtype}{by_strides(p)}" for p, name in zip(parameters, names)]
+    lines = [f"{name} {line}{by_strides(p)}" for p, name, line in zip(parameters, names, lines_of(parameters))]
     agree(group, [optimizer, *lines], "build the same model, in the same order, on every rank")
 
 

@@ -10,16 +10,17 @@ from torch import Tensor
 
 from . import _core
 from .errors import InvalidArgument
+from .shards import Movers, as_part_of, gradient_of, is_shard, local_of
 
 _TRAINABLE = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def check_parameter(parameter: Tensor, name: str) -> None:
     """Refuses what cannot be trained, saying why."""
-    if hasattr(parameter, "placements") or hasattr(parameter, "_local_shard") or hasattr(parameter, "_is_sharded"):
+    if hasattr(parameter, "_local_shard") or hasattr(parameter, "_is_sharded"):
         raise InvalidArgument(
-            f"{name} is sharded ({type(parameter).__name__}, FSDP?): every rank needs whole parameters, "
-            "use DistributedDataParallel with laconic.ddp, or no wrapper"
+            f"{name} is sharded by FSDP's first version ({type(parameter).__name__}): shard with "
+            "torch.distributed.fsdp.fully_shard, or use DistributedDataParallel with laconic.ddp"
         )
     if parameter.device.type not in ("cpu", "cuda"):
         raise InvalidArgument(
@@ -71,6 +72,7 @@ def dense_strides(parameter: Tensor) -> tuple[int, ...]:
 
 def by_strides(parameter: Tensor) -> str:
     """Names the layout of a parameter where it is not the usual one."""
+    parameter = local_of(parameter)
     strides = dense_strides(parameter)
     return "" if parameter.is_contiguous() or strides != parameter.stride() else f" with strides {strides}"
 
@@ -88,8 +90,9 @@ except TypeError:
 class Arena:
     """Flat weights and gradient, packed tightly in the order of `parameters`, each in the order of its own strides.
 
-    float32 parameters move into the weights; others keep their own memory beside a float32 master. Where `attach` is
-    true gradients move into the flat gradient. torch may replace the memory of any tensor in place, as share_memory()
+    Of a sharded parameter (laconic.shards) the arena has what this rank holds. float32 parameters move into the
+    weights; others, and shards that FSDP pads, keep their own memory beside a float32 master. Where `attach` is true
+    gradients move into the flat gradient. torch may replace the memory of any tensor in place, as share_memory()
     does: where something lies is compared with the core's addresses, never with a tensor's.
     """
 
@@ -98,23 +101,23 @@ class Arena:
         self.attach = True
         self.begins = [0]
         for parameter in parameters:
-            self.begins.append(self.begins[-1] + parameter.numel())
+            self.begins.append(self.begins[-1] + local_of(parameter).numel())
         self.elements = self.begins[-1]
-        self._shapes = [tuple(p.shape) for p in parameters]
-        self._strides = [dense_strides(p) for p in parameters]
+        self._shapes = [tuple(local_of(p).shape) for p in parameters]
+        self._strides = [dense_strides(local_of(p)) for p in parameters]
         self.device = device_of(parameters, names)
         self._weights, self._gradient = self._memory(), self._memory()
         self._homes = [self._weights.address + 4 * begin for begin in self.begins]
         self._gradient_homes = [self._gradient.address + 4 * begin for begin in self.begins]
         self._masters: dict[int, Tensor] = {}
+        self._movers = Movers()
         for i, parameter in enumerate(parameters):
             home = self._part(self._weights, i)
-            home.copy_(parameter.detach())
-            if parameter.dtype == torch.float32:
-                parameter.data = home
-            else:
+            home.copy_(local_of(parameter).detach())
+            if parameter.dtype != torch.float32 or not self._movers.move(parameter, home):
                 self._masters[i] = home
         self.gradients = [self._part(self._gradient, i) for i in range(len(parameters))]
+        self._wrapped: dict[int, Tensor] = {}  # gradients of shards, as parts of whole ones
         self.note()
 
     def _memory(self) -> _core.Memory | _OnGpu:
@@ -142,6 +145,10 @@ class Arena:
     def addresses(self) -> tuple[int, int]:
         return self._weights.address, self._gradient.address
 
+    def gradient_parts(self) -> list[Tensor]:
+        """Of each parameter, flat."""
+        return list(self.gradient.split([end - begin for begin, end in zip(self.begins, self.begins[1:])]))
+
     def range(self, i: int) -> tuple[int, int]:
         return self.begins[i], self.begins[i + 1]
 
@@ -152,7 +159,7 @@ class Arena:
     def take_home(self, started: bool) -> None:
         """Parameters whose memory was replaced come back; an error once `started`, if their values differ too."""
         for i, (parameter, home) in enumerate(zip(self.parameters, self._homes)):
-            if parameter.data_ptr() == home or i in self._masters or not parameter.numel():
+            if local_of(parameter).data_ptr() == home or i in self._masters or not local_of(parameter).numel():
                 continue
             check_parameter(parameter, self.names[i])
             place = self._part(self._weights, i)
@@ -160,20 +167,21 @@ class Arena:
                 self._masters[i] = place
                 continue
             if not started:
-                place.copy_(parameter.detach())
-            elif not torch.equal(parameter.detach().view(torch.int32), place.view(torch.int32)):
+                place.copy_(local_of(parameter).detach())
+            elif not torch.equal(local_of(parameter).detach().view(torch.int32), place.view(torch.int32)):
                 raise InvalidArgument(
                     f"{self.names[i]} no longer lies in the optimizer's memory and has other values: another optimizer "
                     "took it, or .data was replaced (load_state_dict(assign=True)); do that before the first step"
                 )
-            parameter.data = place
+            if not self._movers.move(parameter, place):
+                self._masters[i] = place
 
     # What others wrote. Only values show writes to .data; the core watches its weights itself.
 
     def note(self) -> None:
         """Parameters are taken to be as they are now."""
         self._noted_low = self._hashes_of_low()
-        self._versions = [parameter._version for parameter in self.parameters]
+        self._versions = [local_of(parameter)._version for parameter in self.parameters]
 
     def touched(self) -> list[int]:
         """The parameters that were written to since they were noted; misses writes to .data of float32 ones."""
@@ -181,7 +189,7 @@ class Arena:
         return [
             i
             for i, (p, version) in enumerate(zip(self.parameters, self._versions))
-            if p._version != version or low.get(i) != self._noted_low.get(i)
+            if local_of(p)._version != version or low.get(i) != self._noted_low.get(i)
         ]
 
     def written(self) -> list[int]:
@@ -193,14 +201,14 @@ class Arena:
             return {}
         if self.on_gpu:  # where only a copy to the host could be hashed: writes to .data do not show
             return {i: self.parameters[i]._version for i in self._masters}
-        dense = {i: self.parameters[i].detach() for i in self._masters}
+        dense = {i: local_of(self.parameters[i]).detach() for i in self._masters}
         dense = {i: p if p.stride() == self._strides[i] else p.contiguous() for i, p in dense.items()}
         return dict(zip(dense, _core.hashes([(p.data_ptr(), p.nbytes) for p in dense.values()])))
 
     def read_back(self, written: list[int]) -> None:
         """Masters take what was written to low-precision parameters; elements that were left alone keep theirs."""
         for i in written:
-            parameter, master = self.parameters[i].detach(), self._masters[i]
+            parameter, master = local_of(self.parameters[i]).detach(), self._masters[i]
             alone = parameter == master.to(parameter.dtype)
             master.copy_(torch.where(alone, master, parameter.to(torch.float32)))
 
@@ -209,24 +217,29 @@ class Arena:
         first = bisect.bisect_right(self.begins, begin) - 1
         last = bisect.bisect_left(self.begins, begin + count)
         inside = [i for i in range(first, last) if i not in self._masters]
-        _increment_versions([self.parameters[i] for i in inside])
+        self._increment(inside)
         for i in inside:
-            self._versions[i] = self.parameters[i]._version
+            self._versions[i] = local_of(self.parameters[i])._version
+
+    def _increment(self, numbers: list[int]) -> None:
+        parameters = [self.parameters[i] for i in numbers]
+        _increment_versions(parameters + [local_of(p) for p in parameters if is_shard(p)])
 
     def publish(self) -> None:
         """After the core moved the weights: low-precision parameters take what their masters became."""
         for i, master in self._masters.items():
-            self.parameters[i].detach().copy_(master)
-        _increment_versions([p for i, p in enumerate(self.parameters) if i not in self._masters])
+            local_of(self.parameters[i]).detach().copy_(master)
+        self._increment([i for i in range(len(self.parameters)) if i not in self._masters])
         self.note()
 
     def collect(self, i: int) -> None:
         """Brings the gradient of a parameter into the flat one."""
         parameter, flat = self.parameters[i], self.gradients[i]
-        gradient = parameter.grad
+        gradient = gradient_of(parameter)
         if flat.data_ptr() != self._gradient_homes[i] and flat.numel():
             flat = self.gradients[i] = self._part(self._gradient, i)
-        if gradient is flat:
+            self._wrapped.pop(i, None)
+        if gradient is flat or i in self._wrapped and parameter.grad is self._wrapped[i]:
             return
         if gradient is None:
             flat.zero_()
@@ -238,4 +251,6 @@ class Arena:
             )
         flat.copy_(gradient.detach())
         if self.attach and parameter.dtype == torch.float32:
-            parameter.grad = flat
+            if is_shard(parameter) and i not in self._wrapped:
+                self._wrapped[i] = as_part_of(parameter, flat)
+            parameter.grad = self._wrapped.get(i, flat)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _core, inner_state
+from . import _core, inner_state, resharding
 from .errors import InvalidArgument
 from .state import finish_load
 
@@ -32,6 +32,7 @@ def save(path: Any, optimizer: Optimizer, extra: dict[str, Any] | None = None) -
     ...     laconic.resume(folder + "/checkpoint", optimizer)
     {'epoch': 3}
     """
+    resharding.refuse(optimizer, "laconic.save")
     optimizer._take_up_weights()
     text, own = _as_text(extra or {}), torch.zeros(0, dtype=torch.float64)
     if optimizer._inner is not None:
@@ -62,6 +63,7 @@ def resume(path: Any, optimizer: Optimizer) -> dict[str, Any]:
     >>> laconic.resume.__name__
     'resume'
     """
+    resharding.refuse(optimizer, "laconic.resume")
     optimizer._arena.take_home(started=False)
     inner = optimizer._inner
     leaves = [] if inner is None else json.loads(_core.checkpoint_extra(str(path)).get(_INNER, "[]"))

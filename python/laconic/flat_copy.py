@@ -8,6 +8,7 @@ from torch import Tensor
 from . import _core
 from .arena import by_strides, dense_strides
 from .errors import InvalidArgument
+from .shards import local_of
 
 
 class FlatCopy:
@@ -25,24 +26,28 @@ class FlatCopy:
         self.parameters, self.names = parameters, names
         self.begins = [0]
         for parameter in parameters:
-            self.begins.append(self.begins[-1] + parameter.numel())
+            self.begins.append(self.begins[-1] + local_of(parameter).numel())
         self.elements = self.begins[-1]
-        self._strides = [dense_strides(p) for p in parameters]
+        self._strides = [dense_strides(local) for local in self._locals()]
         self._looks = [_look_of(p) for p in parameters]
         self._refuse_shared_memory()
         self._memory = _core.Memory(self.elements)
         self._parts = [
-            torch.from_dlpack(self._memory.part(begin, tuple(p.shape), strides))
-            for begin, p, strides in zip(self.begins, parameters, self._strides)
+            torch.from_dlpack(self._memory.part(begin, tuple(local.shape), strides))
+            for begin, local, strides in zip(self.begins, self._locals(), self._strides)
         ]
-        for parameter, part in zip(parameters, self._parts):
-            part.copy_(parameter.detach())
+        for local, part in zip(self._locals(), self._parts):
+            part.copy_(local)
         self.note()
+
+    def _locals(self) -> list[Tensor]:
+        """What this rank holds of the parameters; of sharded ones FSDP may replace it."""
+        return [local_of(p).detach() for p in self.parameters]
 
     def _refuse_shared_memory(self) -> None:
         places: dict[int, str] = {}
-        for parameter, name in zip(self.parameters, self.names):
-            other = places.setdefault(parameter.data_ptr(), name) if parameter.numel() else name
+        for local, name in zip(self._locals(), self.names):
+            other = places.setdefault(local.data_ptr(), name) if local.numel() else name
             if other != name:
                 raise InvalidArgument(
                     f"{name} lies in the memory of {other}: tie them by using one Parameter in both places, as modules do"
@@ -63,26 +68,26 @@ class FlatCopy:
 
     @torch.no_grad()
     def gather(self) -> None:
-        for parameter, part in zip(self.parameters, self._parts):
-            value = parameter.detach()
+        for value, part in zip(self._locals(), self._parts):
             if value.dtype == torch.float32:
                 part.copy_(value)
             else:
+                value = value.cpu()
                 rounded = part.to(value.dtype)
                 alone = value.view(torch.int16) == rounded.view(torch.int16)
                 part.copy_(torch.where(alone, part, value.to(torch.float32)))
 
     @torch.no_grad()
     def publish(self) -> None:
-        for parameter, part in zip(self.parameters, self._parts):
-            parameter.detach().copy_(part)
+        for local, part in zip(self._locals(), self._parts):
+            local.copy_(part)
         self.note()
 
     @torch.no_grad()
     def show(self, weights: Tensor) -> None:
         """Writes other flat weights to the parameters; publish() brings back those of the copy."""
-        for parameter, begin, strides in zip(self.parameters, self.begins, self._strides):
-            parameter.detach().copy_(weights.as_strided(tuple(parameter.shape), strides, begin))
+        for local, begin, strides in zip(self._locals(), self.begins, self._strides):
+            local.copy_(weights.as_strided(tuple(local.shape), strides, begin))
         self.note()
 
     # What others did to the parameters. Only values show writes to .data.
@@ -111,9 +116,11 @@ class FlatCopy:
                 )
 
     def _hashes(self) -> list[int]:
-        dense = [p.detach() for p in self.parameters]
-        dense = [p if p.stride() == strides else p.contiguous() for p, strides in zip(dense, self._strides)]
-        return _core.hashes([(p.data_ptr(), p.nbytes) for p in dense])
+        locals_ = self._locals()
+        dense = [p if p.stride() == strides else p.contiguous() for p, strides in zip(locals_, self._strides)]
+        here = iter(_core.hashes([(p.data_ptr(), p.nbytes) for p in dense if p.device.type == "cpu"]))
+        # Of a GPU's memory only a copy could be hashed: torch's count of writes stands for it, which misses those to .data.
+        return [next(here) if p.device.type == "cpu" else p._version for p in locals_]
 
 
 def _look_of(parameter: Tensor) -> str:

@@ -12,6 +12,8 @@ from torch import Tensor
 from .arena import by_strides, check_parameter
 from .arguments import plain
 from .errors import InvalidArgument
+from .mesh import Shards
+from .shards import local_of
 
 OF_GROUPS = {"lr", "weight_decay"}  # what groups may have of their own, and schedulers may change
 _NOT_NUMBERS = {"params", "param_names"}
@@ -24,17 +26,36 @@ def plain_group(group: dict[str, Any]) -> dict[str, Any]:
 
 
 class Members:
-    """The parameters of groups that need a gradient, in order, and those that need none."""
+    """The parameters of groups that need a gradient, in order, and those that need none. Collective over `shards`.
 
-    def __init__(self, groups: list[dict[str, Any]]) -> None:
+    Of a group over shards, parameters that are held by the same ranks become a group of the core: what several ranks
+    hold then shares no block with what one rank has, and has the same place and the same random numbers on each.
+    """
+
+    def __init__(self, groups: list[dict[str, Any]], shards: Shards | None = None) -> None:
         self.parameters: list[Tensor] = []
         self.names: list[str] = []
-        self.sizes: list[tuple[str, int, bool]] = []  # of each group: name, elements, whether they are coded
+        self.sizes: list[tuple[str, int, bool, int]] = []  # of each of the core's: name, elements, coded, first holder
+        self.holders: list[int] = []  # of each parameter: the first shard that holds the same part
+        self.numbers: list[int] = []  # of each of the core's: whose settings it has
         self.frozen: list[tuple[Tensor, str]] = []
+        self.held_twice = False  # several ranks hold the same part
         for number, group in enumerate(groups):
-            mine = [p for p in group["params"] if p.requires_grad]
+            first = len(self.parameters)
             self._add(group)
-            self.sizes.append((_name(number, mine), sum(p.numel() for p in mine), bool(group["compress"])))
+            mine, names = self.parameters[first:], self.names[first:]
+            held = shards.holders(mine, names) if shards is not None else [(0,)] * len(mine)
+            by_holders = sorted(range(len(mine)), key=lambda i: held[i])
+            self.parameters[first:], self.names[first:] = [mine[i] for i in by_holders], [names[i] for i in by_holders]
+            self.held_twice |= any(len(set(holders)) < len(holders) for holders in held)
+            at = shards.rank if shards is not None else 0
+            self.holders += [held[i][at] for i in by_holders]
+            for holders in sorted(set(held)) or [(0,) * (at + 1)]:
+                part = [p for p, of in zip(mine, held) if of == holders]
+                name = _name(number, part) + (f", held by {holders}" if len(set(held)) > 1 else "")
+                elements = sum(local_of(p).numel() for p in part)
+                self.sizes.append((name, elements, bool(group["compress"]), holders[at]))
+                self.numbers.append(number)
         if not self.parameters:
             raise InvalidArgument("no parameter requires a gradient: there is nothing to train")
 

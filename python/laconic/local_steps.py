@@ -64,8 +64,9 @@ class AroundInner(Optimizer):
 
     def _build(self) -> None:
         """Makes copy and core for the inner optimizer's groups as they are. Collective."""
+        members = groups.Members(_once(self.param_groups), self._shards)
+        self._numbers, self._holders = members.numbers, members.holders
         groups.check_rates(self._rates())
-        members = groups.Members(_once(self.param_groups))
         kind = f"{type(self).__name__} around {type(self._inner).__name__}"
         agreement.same_model(self._group, kind, members.parameters, members.names)
         self._core = None
@@ -74,8 +75,9 @@ class AroundInner(Optimizer):
         ranges = [(name, begin, end - begin) for name, (begin, end) in zip(members.names, ends)]
         none = torch.zeros(0)  # the core needs no gradient, and the weights that it would watch are the copy's
         self._core = _core.Optimizer(
-            self._options, copy.weights, none, members.sizes, ranges, False, False, self._transport
-        )
+            self._options, copy.weights, none, members.sizes, ranges, False, False, self._transport,
+            None if self._shards is None else self._shards.transport,
+        )  # fmt: skip
         self._arena, self._frozen, self._built_for = copy, members.frozen, self._members()
         if self._core.config()["outer"] == "sign":
             self._refuse_without_rate()
@@ -109,7 +111,8 @@ class AroundInner(Optimizer):
         self._build()
 
     def _rates(self) -> list[tuple[float, float]]:
-        return [(float(0.0 if group.get("lr") is None else group["lr"]), 0.0) for group in self.param_groups]
+        given = [0.0 if group.get("lr") is None else float(group["lr"]) for group in self.param_groups]
+        return [(given[number], 0.0) for number in self._numbers]
 
     def _take_over(self, index: dict[int, int]) -> None:
         raise InvalidArgument(

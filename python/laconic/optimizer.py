@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable
 import torch
 import torch.distributed as dist
 
-from . import _core, agreement, groups, scaler, state, transport, writes
+from . import _core, agreement, groups, mesh, scaler, state, transport, writes
 from .arena import Arena
 from .arguments import text
 from .errors import Error, InvalidArgument
@@ -85,16 +85,26 @@ class Optimizer(torch.optim.Optimizer):
         if self._group is not None:
             self._closer = weakref.finalize(self, self._group.close)
             self._closer.atexit = False  # laconic.transport closes all groups then
+        self._shards = mesh.find(self.param_groups, process_group, timeout)
+        if self._shards is not None:
+            self._shards_closer = weakref.finalize(self, self._shards.close)
+            self._shards_closer.atexit = False
         self._build()
 
     # Construction.
 
     def _build(self) -> None:
         """Makes arena, core and hooks for the groups as they are. Collective."""
+        members = groups.Members(self.param_groups, self._shards)
+        self._numbers, self._holders = members.numbers, members.holders
         groups.check_rates(self._rates())
-        members = groups.Members(self.param_groups)
         parameters, names, self._frozen = members.parameters, members.names, members.frozen
         agreement.same_model(self._group, type(self).__name__, parameters, names)
+        if members.held_twice and self._options.get("exchange") == "auto":
+            raise InvalidArgument(
+                "exchange=auto chooses by measured time, and ranks that hold the same part of a model would choose otherwise: "
+                "give another exchange, or shard every parameter"
+            )
         arena = Arena(parameters, names)
         ends = [arena.range(i) for i in range(len(names))]
         ranges = [(name, begin, end - begin) for name, (begin, end) in zip(names, ends)]
@@ -105,8 +115,9 @@ class Optimizer(torch.optim.Optimizer):
             self._options["device"] = self._device_named(arena.device)
             where = [*arena.addresses(), arena.elements]
         self._core = _core.Optimizer(
-            self._options, *where, members.sizes, ranges, self._may_overlap(), not arena.on_gpu, self._transport
-        )
+            self._options, *where, members.sizes, ranges, self._may_overlap(), not arena.on_gpu, self._transport,
+            None if self._shards is None else self._shards.transport,
+        )  # fmt: skip
         self._follow()
         here: Any = weakref.ref(self)  # neither hooks nor what they call keep the optimizer alive
         self._buckets = self._core.buckets
@@ -179,7 +190,9 @@ class Optimizer(torch.optim.Optimizer):
     # A step.
 
     def _rates(self) -> list[tuple[float, float]]:
-        return groups.rates(self.param_groups, {name: self.defaults[name] for name in self._fixed})
+        """Of each of the core's groups."""
+        given = groups.rates(self.param_groups, {name: self.defaults[name] for name in self._fixed})
+        return [given[number] for number in self._numbers]
 
     def _start(self, bucket: int) -> None:
         self._follow()
@@ -217,6 +230,8 @@ class Optimizer(torch.optim.Optimizer):
         if self._first:
             self._refuse_loneliness()
             agreement.refuse_averaged(self._group, self._arena.gradient)
+            if self._shards is not None:
+                self._shards.refuse_different(self._arena.names, self._arena.gradient_parts(), self._holders)
         if not self._begun:
             self._core.begin(rates)
         elif self._core.defers:
@@ -396,9 +411,10 @@ class Optimizer(torch.optim.Optimizer):
         totals["skipped"] += self._skipped
         stats["totals"] = totals
         ranks = self._transport.size
-        sent = totals["bytes_sent"] * 8 / (self._arena.elements * max(1, totals["steps"]))
+        sent = totals["bytes_sent"] * 8 / (max(1, self._arena.elements) * max(1, totals["steps"]))
         stats["bits_per_parameter_per_step"] = sent / (2 * (ranks - 1) / ranks) if ranks > 1 else 0.0
         stats["ranks"] = ranks
+        stats["shards"] = 1 if self._shards is None else self._shards.size
         stats["parameters"] = self._arena.elements
         return stats
 
@@ -406,7 +422,8 @@ class Optimizer(torch.optim.Optimizer):
         """What really runs: algorithm, coding, ranks, transport."""
         where = "alone" if self._group is None else f"over torch.distributed ({self._group.backend})"
         hands = "" if self._arena.attach else ", in place of DistributedDataParallel's all-reduce"
-        return f"{self._core.describe()}, {where}{hands}"
+        part = "" if self._shards is None else f", shard {self._shards.rank + 1} of {self._shards.size}"
+        return f"{self._core.describe()}, {where}{part}{hands}"
 
     def __repr__(self) -> str:
         return f"{super().__repr__()}\n[{self.describe()}]" if self._core is not None else super().__repr__()

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from . import _core
 from .arena import Arena
+from .shards import local_of
 
 # An optimizer cannot know that a gradient is final: another micro-batch may follow, a GradScaler or clipping may change
 # it, and so may the learning rate. So steps are watched: after this many in a row that changed nothing after backward,
@@ -82,7 +83,7 @@ class Overlap:
     def _dropped(self, i: int) -> bool:
         """Whether the gradient that just came was not added to the one before, which was set to None or zeroed."""
         gradient, before = self.arena.parameters[i].grad, self._seen[i]
-        return before is not None and (gradient is not before[0] or gradient._version != before[1] + 1)
+        return before is not None and (gradient is not before[0] or local_of(gradient)._version != before[1] + 1)
 
     def _came_late(self, i: int) -> None:
         self.end(f"{self.arena.names[i]} got a further gradient: this step has more backward passes")
@@ -106,7 +107,7 @@ class Overlap:
     def note(self, i: int) -> None:
         """The gradient of this parameter is taken to be final as it is now."""
         gradient = self.arena.parameters[i].grad
-        self._seen[i] = None if gradient is None else (gradient, gradient._version)
+        self._seen[i] = None if gradient is None else (gradient, local_of(gradient)._version)
 
     def disturbed(self) -> None:
         """The gradients of this step were not final when backward ended."""
@@ -123,7 +124,7 @@ class Overlap:
 
     def untouched(self, i: int) -> bool:
         seen, gradient = self._seen[i], self.arena.parameters[i].grad
-        return seen is not None and gradient is seen[0] and gradient._version == seen[1]
+        return seen is not None and gradient is seen[0] and local_of(gradient)._version == seen[1]
 
     def finish(self, rates: list) -> bool:
         """At step(): collects every gradient. True: one was changed after its exchange had begun."""

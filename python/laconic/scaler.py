@@ -26,8 +26,9 @@ def skips(optimizer: Optimizer) -> bool:
         )
     optimizer._overlap.disturbed()  # the next gradients are scaled too
     bad = torch.tensor([float(found)])
-    if optimizer._group is not None:
-        bad = optimizer._group.gather(bad).max()
+    for group in (optimizer._group, optimizer._shards and optimizer._shards.group):
+        if group is not None:
+            bad = group.gather(bad).max().reshape(1)
     if bool(bad > 0):
         _found_inf_everywhere(optimizer)
         return True

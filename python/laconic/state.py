@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from . import _core, inner_state
+from . import _core, inner_state, resharding
 from .errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _KEPT = {"params", "param_names", "compress"}  # what a group has from its construction
 _WEIGHTS = "weights"
 _APART = ("mean", "owned")  # how state lies over the ranks, where each has its own
-_RANK = re.compile(r"(?:^|\.)(rank(\d+)/(.*))$")
+_RANK = re.compile(r"(?:^|\.)((?:shard(\d+)/)?rank(\d+)/(.*))$")
+_SHARD = re.compile(r"^shard\d+/")
 
 
 class _Part:
@@ -48,23 +49,25 @@ def _header(optimizer: Optimizer) -> dict[str, Any]:
         "config": optimizer._core.config(),
         "rank": optimizer._transport.rank,
         "ranks": optimizer._transport.size,
-        "shapes": [tuple(p.shape) for p in optimizer._arena.parameters],
+        "shapes": [tuple(part.shape) for part in optimizer._arena.gradients],
         "strides": optimizer._arena.layouts(),
+        **resharding.header(optimizer),
     }
 
 
 def of_rank(optimizer: Optimizer) -> dict[str, Any]:
     """What only this rank has is named after it, so that torch.distributed.checkpoint keeps that of each."""
     parts = _parts(optimizer)
-    own = f"rank{optimizer._transport.rank}/" if optimizer._transport.size > 1 else ""
-    tensors = {(own if part.spread in (*_APART, "rank") else "") + part.name: part.values for part in parts}
+    shard = resharding.prefix(optimizer)
+    own = shard + (f"rank{optimizer._transport.rank}/" if optimizer._transport.size > 1 else "")
+    tensors = {(own if part.spread in (*_APART, "rank") else shard) + part.name: part.values for part in parts}
     # torch.distributed.checkpoint loads into these tensors. The first step, and loading the model, would undo that.
     if optimizer._core.stats()["step"] == 0:
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
     if synced_weights(optimizer):  # between syncs the model's own state_dict does not have this rank's weights
         tensors[own + _WEIGHTS] = optimizer._arena.weights.cpu().clone()
     elif any(p.dtype != torch.float32 for p in optimizer._arena.parameters):
-        tensors[_WEIGHTS] = optimizer._arena.weights.cpu().clone()
+        tensors[shard + _WEIGHTS] = optimizer._arena.weights.cpu().clone()
     saved = {"state": tensors, "param_groups": _groups(optimizer), "laconic": _header(optimizer)}
     return saved if optimizer._inner is None else saved | {"inner": optimizer._inner.state_dict()}
 
@@ -90,8 +93,8 @@ def _without_ranks(saved: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Ten
     for name, tensor in saved["state"].items():
         found = _RANK.match(name)
         if found:
-            header["rank"] = int(found[2])
-        tensors[found[3] if found else name] = tensor
+            header["rank"] = int(found[3])
+        tensors[found[4] if found else _SHARD.sub("", name)] = tensor
     return header, tensors
 
 
@@ -187,6 +190,7 @@ def _check(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     if "laconic" not in saved:
         raise InvalidArgument("this is no state of a laconic optimizer: it has no entry `laconic`")
     header, here = saved["laconic"], _header(optimizer)
+    resharding.check(header, here)
     shapes, mine = [tuple(shape) for shape in header["shapes"]], here["shapes"]
     if len(shapes) != len(mine):
         raise InvalidArgument(f"the state is of {len(shapes)} parameters, this optimizer has {len(mine)}")
@@ -308,46 +312,56 @@ class Sharded:
         self._optimizer._take_up_weights()
         optimizer, parts = self._optimizer, _parts(self._optimizer)
         places = {part.name: (part.spread, part.begin) for part in parts}
-        header = _header(optimizer) | {"places": places, "param_groups": _groups(optimizer)}
+        header = _header(optimizer) | {"places": places, "param_groups": _groups(optimizer), "buckets": _lengths(optimizer)}
         tensors = {part.name: part.values for part in parts}
         if optimizer._inner is not None:
             header["inner"] = leaves = inner_state.plan(optimizer._inner, optimizer._group)
             tensors["inner"] = inner_state.numbers(optimizer._inner, leaves)
         tensors |= {_WEIGHTS: optimizer._arena.weights.cpu(), "header": _packed(header)}
-        return {f"rank{optimizer._transport.rank}/{name}": tensor for name, tensor in tensors.items()}
+        own = f"{resharding.prefix(optimizer)}rank{optimizer._transport.rank}/"
+        return {own + name: tensor for name, tensor in tensors.items()}
 
     def _asked(self) -> dict[str, Any]:
         """Empty places for what this rank must read: its own part, or those of all ranks that saved."""
         from torch.distributed.checkpoint import FileSystemReader
 
         known = FileSystemReader(self._saved_in).read_metadata().state_dict_metadata
-        found = {match[1]: (int(match[2]), about) for key, about in known.items() if (match := _RANK.search(key))}
+        matches = [(match, about) for key, about in known.items() if (match := _RANK.search(key))]
+        found = {match[1]: (match[2], int(match[3]), about) for match, about in matches}
         own, size = self._optimizer._transport.rank, self._optimizer._transport.size
-        exact = len({rank for rank, _ in found.values()}) == size
+        exact = len({rank for _, rank, _ in found.values()}) == size
+        shard, as_saved = resharding.wanted(self._optimizer, {shard for shard, _, _ in found.values()})
         return {
             key: torch.empty(about.size, dtype=about.properties.dtype)
-            for key, (rank, about) in found.items()
-            if rank == own or not exact
+            for key, (of_shard, rank, about) in found.items()
+            if not as_saved or of_shard == shard and (rank == own or not exact)
         }
 
     def load_state_dict(self, read: dict[str, Any]) -> None:
-        ranks: dict[int, dict[str, Tensor]] = {}
+        shards: dict[int, dict[int, dict[str, Tensor]]] = {}
         for key, tensor in read.items():
-            rank, name = key.removeprefix("rank").split("/", 1)
-            ranks.setdefault(int(rank), {})[name] = tensor
-        if not ranks:
+            found = _RANK.search(key)
+            if found:
+                shards.setdefault(int(found[2] or 0), {}).setdefault(int(found[3]), {})[found[4]] = tensor
+        if not shards:
             raise InvalidArgument("the checkpoint holds no state of a laconic optimizer")
+        read_parts = [self._of_shard(ranks) for _, ranks in sorted(shards.items())]
+        tensors, header = read_parts[0]
+        if len(read_parts) > 1 or not resharding.fits(self._optimizer, header):
+            tensors, header = resharding.recut(self._optimizer, read_parts, _WEIGHTS, _APART)
+        load(self._optimizer, {"state": tensors, "param_groups": header["param_groups"], "laconic": header})
+
+    def _of_shard(self, ranks: dict[int, dict[str, Tensor]]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """State and header of one shard: of this rank, or what all ranks held put together."""
         headers = {rank: _unpacked(tensors.pop("header")) for rank, tensors in ranks.items()}
         first = headers[min(headers)]
-        if first["ranks"] == self._optimizer._transport.size:
-            [tensors] = ranks.values()
-        else:
-            tensors = self._put_together(ranks, headers)
-            first |= {"consolidated": True, "whole": [n for n, (spread, _) in first["places"].items() if spread in _APART]}
-        load(self._optimizer, {"state": tensors, "param_groups": first["param_groups"], "laconic": first})
+        if len(ranks) == 1 and first["ranks"] == self._optimizer._transport.size:
+            return next(iter(ranks.values())), first
+        whole = [name for name, (spread, _) in first["places"].items() if spread in _APART]
+        return self._put_together(ranks, headers), first | {"consolidated": True, "whole": whole}
 
     def _put_together(self, ranks: dict[int, dict[str, Tensor]], headers: dict[int, dict]) -> dict[str, Tensor]:
-        lengths = _lengths(self._optimizer)
+        lengths = headers[0].get("buckets") or _lengths(self._optimizer)
         tensors = dict(ranks[0])
         for name, (spread, _) in headers[0]["places"].items():
             if spread in _APART:

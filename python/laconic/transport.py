@@ -23,7 +23,7 @@ from .errors import Error, InvalidArgument, RankMissing
 
 ALL_TO_ALL, ALL_GATHER, BROADCAST = range(3)
 
-_DEFAULT_TIMEOUT = timedelta(minutes=5)
+DEFAULT_TIMEOUT = timedelta(minutes=5)
 _LOOK = timedelta(seconds=1)  # how long a wait goes on before it looks whether others gave up
 _GRACE = 5.0  # seconds that the others have to report that they are alive
 
@@ -271,7 +271,7 @@ def _timeout_of(parent) -> timedelta:
     try:
         return parent._get_backend(torch.device("cpu")).options._timeout
     except (RuntimeError, AttributeError):
-        return _DEFAULT_TIMEOUT
+        return DEFAULT_TIMEOUT
 
 
 def connect(process_group=None, timeout: timedelta | None = None) -> tuple[_core.Transport, Group | None]:

@@ -63,6 +63,12 @@ class Plan(unittest.TestCase):
         one = self.rows("--params", "1000000", "--nodes", "1", "--per-node", "4", "--intra", "100gbit", "--step-ms", "5")
         self.assertNotIn("pays_against_bf16", one["adamw", "bf16", "flat"])
 
+    def test_shards_are_ranks_with_a_part_of_the_model_and_of_the_link(self):
+        sharded = self.plan("--params", "1000000", "--nodes", "4", "--shards", "4", "--inter", "1gbit,20us", "--step-ms", "5")
+        alone = self.plan("--params", "250000", "--nodes", "4", "--inter", "250mbit,20us", "--step-ms", "5")
+        self.assertEqual((sharded["shards"], alone["shards"]), (4, 0))
+        self.assertEqual(sharded["rows"], alone["rows"])
+
     def test_parameters_are_counted_in_any_usual_spelling(self):
         cluster = ["--nodes", "2", "--inter", "1gbit", "--step-ms", "5"]
         for plain, spellings in (("1000000", ("1e6", "1E6", "1M", "1000K")), ("1500000000", ("1.5e9", "1.5B")), ("1100000", ("1.1M",))):

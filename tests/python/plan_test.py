@@ -75,3 +75,14 @@ def test_links_of_a_process_group_are_measured():
     assert done.returncode == 0, done.stderr
     assert "# intra: " in done.stdout and "Gbit/s" in done.stdout
     assert done.stdout.count("\nbirder") == 2
+
+
+def test_shards_divide_the_parameters_and_the_link_of_a_node():
+    whole = dict(parameters=1_000_001, step_seconds=0.1, nodes=4)
+    for method in ("adamw", "one-bit-adam", "zero-one-adam", "birder"):
+        mine = laconic.plan.predict(method, shards=4, inter="1gbit,20us", **whole)
+        alone = laconic.plan.predict(method, inter=(125e6 / 4, 20e-6), **{**whole, "parameters": 250_001})
+        assert mine == alone
+        assert mine["memory_bytes"] < 0.26 * laconic.plan.predict(method, inter="1gbit,20us", **whole)["memory_bytes"]
+    with pytest.raises(laconic.InvalidArgument, match="8 shards in nodes of 2 ranks"):
+        laconic.plan.predict("adamw", shards=8, per_node=2, inter="1gbit", intra="1gbit", **whole)

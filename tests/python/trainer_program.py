@@ -43,7 +43,7 @@ shape = dict(n_positions=8, n_embd=16, n_layer=1, n_head=2)
 model = GPT2LMHeadModel(GPT2Config(vocab_size=16, bos_token_id=0, eos_token_id=0, **shape))
 optimizer = MAKERS[name](model.parameters())
 schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda t: 1 / (1 + t / 10))
-callbacks = [TakeOver()] + ([] if "forgetful" in how else [LaconicCallback()])
+callbacks = [TakeOver()] if "forgetful" in how else [LaconicCallback()]
 trainer = Trainer(model, arguments, train_dataset=Counting(), optimizers=(optimizer, schedule), callbacks=callbacks)
 trainer.train(resume_from_checkpoint="resumed" in how)
 print(f"rank {dist.get_rank()} ends with {hashlib.sha256(flat(model).numpy().tobytes()).hexdigest()}", flush=True)

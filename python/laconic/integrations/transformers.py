@@ -1,7 +1,8 @@
-"""Hugging Face's Trainer: checkpoints that hold the state of every rank."""
+"""Hugging Face's Trainer: gradients, clipping, checkpoints of every rank, evaluation, and what a run costs."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,21 @@ from transformers import TrainerCallback
 from .. import checkpoint, state
 from ..errors import InvalidArgument
 from ..optimizer import Optimizer
+from .training import Meter, hand_over, inner, refuse_clipping
 
 _FOLDER = "laconic"
 
 
 class LaconicCallback(TrainerCallback):
-    """Saves every rank's state beside Trainer's checkpoint and resumes from it, bit for bit.
-
-    Trainer itself saves the optimizer of rank 0 and gives that to all ranks. That is enough for AdamW and SGD, whose
-    state is the same everywhere. The others need this callback, when saving and when resuming:
+    """All that Trainer needs beside an optimizer of laconic.
 
         Trainer(..., optimizers=(optimizer, schedule), callbacks=[LaconicCallback()])
+        Trainer(..., optimizer_cls_and_kwargs=(laconic.ZeroOneAdam, options), callbacks=[LaconicCallback()])
+
+    The optimizer takes over the gradients of Trainer's DistributedDataParallel. Trainer's own clipping is refused: give
+    max_grad_norm to the optimizer. Evaluation, and the model in a checkpoint, have the synced weights. Trainer saves the
+    optimizer of rank 0 and gives that to all ranks; the callback saves every rank's state beside it and resumes from it,
+    bit for bit. Bits per parameter, rounds and the time of step() are logged.
 
     All ranks must see the folder. `resume_from` is needed only for a checkpoint outside of output_dir that is not named
     in TrainingArguments(resume_from_checkpoint=...) either.
@@ -30,23 +35,58 @@ class LaconicCallback(TrainerCallback):
         self._resume_from = resume_from
         self._optimizer: Any = None  # an Optimizer, once training has begun
         self._control: Any = None
+        self._synced = ExitStack()
 
-    def on_train_begin(self, args, state_of_run, control, optimizer=None, **_: Any) -> None:
-        optimizer = getattr(optimizer, "optimizer", optimizer)  # as accelerate wraps it
-        if not isinstance(optimizer, Optimizer):
-            raise InvalidArgument(f"LaconicCallback is for laconic's optimizers, this is {type(optimizer).__name__}")
+    def on_train_begin(self, args, state_of_run, control, optimizer=None, model=None, **_: Any) -> None:
+        optimizer = inner(optimizer, "LaconicCallback")
+        if optimizer._transport.size > 1 or optimizer._options["max_grad_norm"] not in ("0.0", "0"):
+            refuse_clipping(args.max_grad_norm, optimizer, "Trainer", "TrainingArguments(max_grad_norm=0)")
         self._control = control
         if optimizer is not self._optimizer:
-            self._optimizer = optimizer
+            self._optimizer, self._meter = optimizer, Meter(optimizer)
             optimizer.register_state_dict_post_hook(self._name_the_folder)
+        if model is not None:
+            hand_over(model, optimizer)
         if state_of_run.global_step > 0 and optimizer._awaits is not None:  # else Trainer's own file held all
             self._resume(args, state_of_run.global_step)
 
+    # Between two steps Trainer logs, evaluates and saves, in this order.
+
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
+        self._synced.close()
+
+    def on_step_end(self, args, state_of_run, control, **_: Any) -> None:
+        if control.should_evaluate or control.should_save:
+            self._show_synced()
+
+    def on_epoch_end(self, args, state_of_run, control, **_: Any) -> None:
+        self.on_step_end(args, state_of_run, control)
+
+    def _show_synced(self) -> None:
+        self._synced.close()
+        self._synced.enter_context(self._optimizer.synced())
+
+    def on_evaluate(self, args, state_of_run, control, **_: Any) -> None:
+        if not control.should_save:
+            self._synced.close()
+
     def on_save(self, args, state_of_run, control, **_: Any) -> None:
+        self._synced.close()
         if args.save_only_model:
             return
         folder = Path(args.output_dir) / f"checkpoint-{state_of_run.global_step}" / _FOLDER
         checkpoint.save(folder, self._optimizer, {"global_step": state_of_run.global_step})
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        self._synced.close()
+        self._optimizer.synchronize()
+
+    def on_log(self, args, state_of_run, control, logs=None, **_: Any) -> None:
+        if logs is not None and "loss" in logs and self._optimizer is not None:
+            costs = self._meter.take()
+            logs |= costs
+            if state_of_run.log_history:
+                state_of_run.log_history[-1].update(costs)
 
     def _resume(self, args, global_step: int) -> None:
         last = Path(args.output_dir) / f"checkpoint-{global_step}"

@@ -19,6 +19,7 @@ def _prepared(
     step_seconds: float,
     nodes: int,
     per_node: int = 1,
+    shards: int = 0,
     inter: str | tuple[float, float] | None = None,
     intra: str | tuple[float, float] | None = None,
     exchange: str = "flat",
@@ -41,6 +42,8 @@ def _prepared(
     for set_link, given in ((scene.set_inter, inter), (scene.set_intra, intra)):
         set_link(*((math.inf, 0.0) if given is None else link(given) if isinstance(given, str) else given))
     scene.set_work(parameters, step_seconds, backward_share, bucket_elements, slices, shares_cores)
+    if shards:
+        scene.shard(shards)
     scene.set_ready(list(ready))
     for name, seconds in (speeds or {}).items():
         scene.set_speed(name, seconds)
@@ -53,7 +56,8 @@ def predict(optimizer: str, **options: Any) -> dict[str, Any]:
     """The mean step of a run: seconds, what is exposed of the network, bytes that a rank sends, memory, shares of steps.
 
     `optimizer`: any of `laconic methods`; random signs have a `form`: two-round, single-round, count.
-    Needed: `parameters`, `step_seconds` (forward and backward of one rank), `nodes`. Else: `per_node` (ranks, 1); `inter`,
+    Needed: `parameters`, `step_seconds` (forward and backward of one rank), `nodes`. Else: `per_node` (ranks, 1); `shards` (FSDP over
+    so many ranks of a node, laconic between nodes: seconds, bytes and memory are then of a rank and its shard); `inter`,
     `intra` (links: "10gbit,20us" or (bytes a second, seconds); one without limits); `exchange` (flat; nodes: exact inside a
     node; all-reduce: what others offer for dense steps); `bf16` (dense steps), or `dense_codec` (fp32, bf16, int8, int4: the
     same in methods with that option); `momentum_sync_every` (0: never; distributed-lion); `total_steps` (100,000, for the default schedules) or a published `recipe`;
