@@ -41,12 +41,16 @@ double Recipe::round_reduction() const {
 }
 
 Rounds default_rounds(const std::string& algorithm, std::int64_t steps) {
+  return rounds_of({.algorithm = algorithm}, steps);
+}
+
+Rounds rounds_of(OptimizerConfig config, std::int64_t steps) {
   constexpr std::int64_t kFewest = 10;  // a schedule needs some
   if (steps < kFewest)
     fail(Code::kInvalidArgument, "a run of {} steps: give at least {}, e.g. 100000", steps,
          kFewest);
-  const OptimizerConfig config = validated({.algorithm = algorithm, .total_steps = steps});
-  return method_named(algorithm).rounds(config, steps);
+  config.total_steps = steps;
+  return method_named(config.algorithm).rounds(validated(config), steps);
 }
 
 std::span<const Recipe> recipes() noexcept { return kRecipes; }

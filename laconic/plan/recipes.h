@@ -36,6 +36,8 @@ struct Recipe {
 // Of a method with its default schedule in a run of so many steps. Throws
 // Error(kInvalidArgument) for fewer than 10.
 Rounds default_rounds(const std::string& algorithm, std::int64_t steps);
+// The same with options of its own.
+Rounds rounds_of(OptimizerConfig config, std::int64_t steps);
 
 std::span<const Recipe> recipes() noexcept;
 // Throws Error(kInvalidArgument) with the names that exist.
