@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
+#include <limits>
 
+#include "laconic/kernels/outer.h"
 #include "laconic/kernels/reference.h"
 #include "laconic/kernels/target.h"
 #include "tests/support/cases.h"
@@ -150,6 +152,21 @@ class Golden {
   std::string json(Side& side, const TrustStep& s) {
     return all(side, {"scale", "correction", "epsilon", "weight_decay", "floor"}, s.scale,
                s.correction, s.epsilon, s.weight_decay, s.floor);
+  }
+  std::string json(Side&, OuterRule rule) {
+    static constexpr const char* kNames[] = {"average", "nesterov", "momentum", "sign"};
+    return fmt::format("\"{}\"", kNames[static_cast<std::size_t>(rule)]);
+  }
+  std::string json(Side&, Follow follow) {
+    static constexpr const char* kNames[] = {"equal", "keep", "blend"};
+    return fmt::format("\"{}\"", kNames[static_cast<std::size_t>(follow)]);
+  }
+  std::string json(Side& side, const OuterStep& s) {
+    return all(side,
+               {"rule", "follow", "penalty", "rate", "momentum", "clip", "inverse_gamma", "beta1",
+                "one_minus_beta1", "beta2", "one_minus_beta2", "decay", "own", "shared"},
+               s.rule, s.follow, s.penalty, s.rate, s.momentum, s.clip, s.inverse_gamma, s.beta1,
+               s.one_minus_beta1, s.beta2, s.one_minus_beta2, s.decay, s.own, s.shared);
   }
 
   std::ofstream arrays_, index_;
@@ -400,6 +417,39 @@ void record_vote(Golden& golden, Case& one, Ties ties) {
   }
 }
 
+void record_outer(Golden& golden, Case& one, float penalty, float clip) {
+  const auto x = one.floats(), x_sync = one.floats(), mean = one.floats(), m = one.floats();
+  const auto snapshot = one.floats(), out = one.floats();
+  const std::size_t n = one.count();
+  golden.record(LACONIC_BOTH(displacement, "x_sync", "x", "count", "out"), x_sync, x, n, out);
+  OuterStep step{.penalty = penalty,
+                 .rate = 0.7F,
+                 .momentum = 0.9F,
+                 .clip = clip,
+                 .inverse_gamma = 317.0F,
+                 .beta1 = 0.95F,
+                 .one_minus_beta1 = 0.05F,
+                 .beta2 = 0.98F,
+                 .one_minus_beta2 = 0.02F,
+                 .decay = 0.9997F,
+                 .own = 0.3F,
+                 .shared = 0.7F};
+  for (const OuterRule rule :
+       {OuterRule::kAverage, OuterRule::kNesterov, OuterRule::kMomentum, OuterRule::kSign})
+    for (const Follow follow : {Follow::kEqual, Follow::kKeep, Follow::kBlend}) {
+      step.rule = rule;
+      step.follow = follow;
+      golden.record(LACONIC_BOTH(outer_update, "step", "mean", "momentum", "snapshot", "x_sync",
+                                 "x", "count"),
+                    step, mean, m, snapshot, x_sync, x, n);
+    }
+  step.rule = OuterRule::kAverage;
+  step.follow = Follow::kEqual;
+  golden.record(
+      LACONIC_BOTH(outer_update, "step", "mean", "momentum", "snapshot", "x_sync", "x", "count"),
+      step, mean, nullptr, nullptr, x_sync, x, n);
+}
+
 bool record_all(const std::filesystem::path& directory) {
   Golden golden(directory);
   for (Kind kind : {Kind::kOrdinary, Kind::kMixed, Kind::kHuge, Kind::kTiny, Kind::kSpecial}) {
@@ -414,6 +464,8 @@ bool record_all(const std::filesystem::path& directory) {
     record_random_sign(golden, one);
     record_vote(golden, one, {.odd = false});
     record_vote(golden, one, {.odd = true});
+    record_outer(golden, one, 1, std::numeric_limits<float>::infinity());
+    record_outer(golden, one, 1.7F, 0.25F);
   }
   return golden.finish();
 }

@@ -586,3 +586,47 @@ def trust_apply(step, rate, m, v, x, count):
 @kernel
 def birder_update(lr, decay, r, x, count):
     return {"x": x * F(decay) - F(lr) * r}
+
+
+@kernel
+def displacement(x_sync, x, count, out):
+    return {"out": x_sync - x}
+
+
+def moved_by(rule, step, mean, m, x_sync):
+    """The shared weight and the outer momentum."""
+    d = mean / step.penalty
+    if rule == "average":
+        return x_sync - step.rate * d, m
+    if rule == "sign":
+        d = d * step.inverse_gamma
+        c = step.beta1 * m + step.one_minus_beta1 * d
+        m = bounded(step.beta2 * m + step.one_minus_beta2 * d, step.clip)
+        signs = np.where(c > 0, F(1), np.where(c < 0, F(-1), F(0)))
+        return x_sync * step.decay - step.rate * signs, m
+    m = bounded(step.momentum * m + d, step.clip)
+    return x_sync - step.rate * (d + step.momentum * m if rule == "nesterov" else m), m
+
+
+def is_finite(value):
+    return np.abs(value) <= F(1e16)
+
+
+def bounded(value, bound):
+    return np.where(value < -bound, -bound, np.where(value > bound, bound, value))
+
+
+@kernel
+def outer_update(step, mean, momentum, snapshot, x_sync, x, count):
+    rule, follow = step["rule"], step["follow"]
+    step = Step({name: value for name, value in step.items() if name not in ("rule", "follow")})
+    x_sync, m = moved_by(rule, step, mean, momentum, x_sync)
+    after = {"x_sync": x_sync, "x": x_sync}
+    if follow == "keep":
+        learnt = x - snapshot
+        after["x"] = np.where(is_finite(learnt), x_sync + learnt, x_sync)
+    elif follow == "blend":
+        after["x"] = np.where(is_finite(x), step.own * x + step.shared * x_sync, x_sync)
+    if m is not None:
+        after["momentum"] = m
+    return after
