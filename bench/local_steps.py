@@ -113,6 +113,7 @@ REGIONS, RANKS_OF_REGION = 4, 64
 WITHIN = "25gbit,10us"  # of each rank, inside its region
 RATES, LATENCIES = ("100mbit", "1gbit", "10gbit"), ("1ms", "10ms", "100ms")
 MODELS = {"110M": 110_000_000, "350M": 350_000_000, "1.3B": 1_300_000_000, "7B": 7_000_000_000}
+BUCKET = 1 << 26  # long ones, since each waits for the latency
 FLOPS, TOKENS = 120e12, 16_384  # of a rank: what it computes per second, and tokens of a step
 WIDE = ("local-adamw:every=100", "local-adamw:every=100:codec=int4", "streaming-diloco:every=100", "local-adamw:every=100:codec=sign:delay=50")
 
@@ -122,7 +123,7 @@ def wide_area(commands):
     rows = []
     for (model, parameters), rate, latency in itertools.product(MODELS.items(), RATES, LATENCIES):
         given = {"parameters": parameters, "step_seconds": 6 * parameters * TOKENS / FLOPS, "nodes": REGIONS, "per_node": RANKS_OF_REGION,
-                 "inter": f"{rate},{latency}", "intra": WITHIN, "threads": 8, "total_steps": 10_000}
+                 "inter": f"{rate},{latency}", "intra": WITHIN, "threads": 8, "total_steps": 10_000, "bucket_elements": BUCKET}
         times = {"adamw all-reduce bf16": expected("adamw", exchange="all-reduce", bf16=True, **given)["seconds"]}
         for arm in WIDE:
             times[arm] = expected(arm, exchange="nodes", **given)["seconds"]
@@ -153,7 +154,7 @@ def wide_section(rows, table):
     lines = [[row["model"], row["rate"], row["latency"], f"{row['compute_seconds']:.2f} s",
               *(f"{row['seconds'][arm]:.2f} s ({100 * row['compute_seconds'] / row['seconds'][arm]:.0f} %)" for arm in arms)] for row in rows]
     return (f"**Predictions** of the cost model, not measurements: {REGIONS} regions of 8 nodes of 8 ranks. The {RANKS_OF_REGION} ranks of a region share its link to the others; inside, each "
-            f"has {WITHIN.replace(',', ' and ')}. A rank computes {TOKENS:,} tokens per step at {FLOPS / 1e12:.0f} TFLOP/s (6 operations per parameter and token) and encodes with 8 cores. "
+            f"has {WITHIN.replace(',', ' and ')}. A rank computes {TOKENS:,} tokens per step at {FLOPS / 1e12:.0f} TFLOP/s (6 operations per parameter and token) and encodes with 8 cores, in buckets of {BUCKET // 10**6} M. "
             "Ranks hold whole models; what would not fit into their memory is not considered. In brackets: the share of a step that computes. "
             "What a step learns differs between methods.\n\n"
             + table(["model", "between regions", "latency", "compute", *(arm.replace(":", " ") for arm in arms)], lines))
