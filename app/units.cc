@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 #include <span>
 #include <utility>
@@ -46,6 +47,26 @@ Link parse_link(const std::string& text) {
   if (comma != std::string::npos)
     link.latency_seconds = parse(text.substr(comma + 1), kTimes, "latency", "50us or 1ms");
   return link;
+}
+
+std::vector<Link> parse_links(const std::string& text) {
+  std::string words = text;
+  if (text.starts_with('@')) {
+    std::ifstream file(text.substr(1));
+    if (!file) fail(Code::kFile, "{}: cannot read this file", text.substr(1));
+    words.clear();
+    for (std::string line; std::getline(file, line);) {
+      line.resize(std::min(line.size(), line.find('#')));
+      std::erase_if(line, [](char c) { return c == ' ' || c == '\t' || c == '\r'; });
+      if (!line.empty()) words += (words.empty() ? "" : "/") + line;
+    }
+  }
+  std::vector<Link> links;
+  for (std::size_t at = 0, end = 0; end != std::string::npos; at = end + 1) {
+    end = words.find('/', at);
+    links.push_back(parse_link(words.substr(at, end - at)));
+  }
+  return links;
 }
 
 RateRange parse_sweep(const std::string& text) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "laconic/transport/emulated.h"
 
@@ -10,6 +11,10 @@ namespace laconic::app {
 // "1gbit,50us": a rate in bit, kbit, mbit, gbit (a second) and an optional latency in us, ms or s.
 // Throws Error(kInvalidArgument) with a right example.
 Link parse_link(const std::string& text);
+
+// Links of nodes: one for all ("1gbit,50us"), one for each with "/" between, or "@FILE" with a line for
+// each, where "#" begins a comment. Throws as above, and Error(kFile).
+std::vector<Link> parse_links(const std::string& text);
 
 // "inter=100mbit..100gbit": rates in bytes per second. Throws as above.
 struct RateRange {

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import chart
+import local_steps
 import papers
 import readme_tables
 
@@ -212,6 +213,27 @@ def counters(rows):
             + table(["mean", "forecast, bytes", "counted by laconic", "counted by the device", "device against laconic"], lines))
 
 
+def local(body):
+    return lambda rows: body(rows, table)
+
+
+def local_losses(metric, points):
+    """Local steps beside AdamW, which exchanges in every step."""
+    def section(rows):
+        base = rows[0]
+        name = "final_metric" if points else "final_loss"
+        lines = []
+        for row in rows:
+            far = row[name + "_mean"] - base[name + "_mean"]
+            far = f"{100 * far:+.2f} points" if points else f"{100 * far / base[name + '_mean']:+.2f} %"
+            lines.append([row["optimizer"].replace(":", " "), f"{row['lr']:g}", pair(row, "final_loss", digits=4),
+                          pair(row, "final_metric", 100 if points else 1, 2 if points else 3), "" if row is base else far,
+                          f"{row['bits_per_parameter_per_step']:.3f}", row["rounds"]])
+        return ("As above, 3 seeds. `every` is the number of steps from one exchange to the next; difference is against AdamW.\n\n"
+                + table(["method", "lr", "validation loss", metric, "difference", "bits/parameter/step", "rounds"], lines))
+    return section
+
+
 def against_papers(rows):
     return papers.section(rows, table)
 
@@ -221,6 +243,8 @@ SECTIONS = (
     ("text", "Text, GPT-2 mini", text),
     ("fashion_mnist_coded", "Codecs and votes on Fashion-MNIST", coded("accuracy, %", "final_metric", True)),
     ("text_coded", "Codecs and votes on text", coded("perplexity", "final_loss", False)),
+    ("fashion_mnist_local", "Local steps on Fashion-MNIST", local_losses("accuracy, %", True)),
+    ("text_local", "Local steps on text", local_losses("perplexity", False)),
     ("birder_forms", "Forms of Birder's exchange", birder_forms),
     ("bert", "Masked LM, then SST-2, BERT mini", bert),
     ("network_text_100mbit", "GPT-2 mini on an emulated 100 Mbit/s network, 4 ranks", network),
@@ -231,6 +255,9 @@ SECTIONS = (
     ("loop", "Overhead on one rank", loop),
     ("gpt2", "GPT-2 small takes real steps", gpt2),
     ("plan", "The cost model against measurement", plan),
+    ("plan_local", "The cost model of local steps against measurement", local(local_steps.plan_section)),
+    ("local_delay", "Exchanges beside training at 100 Mbit/s and 50 ms", local(local_steps.delay_section)),
+    ("wide_area", "Wide-area networks, predicted", local(local_steps.wide_section)),
     ("counters", "Bytes by the counters of network devices", counters),
     ("papers", "Against the papers", against_papers),
 )

@@ -10,6 +10,7 @@ import statistics
 import subprocess
 
 import forecast
+import local_steps
 import papers
 
 LACONIC = "build/laconic"
@@ -77,6 +78,20 @@ def coded_fashion_mnist(commands):
 
 def coded_text(commands):
     return compare(commands, "text_coded", f"{text_options()} {PATIENT} --steps 500 --seeds 3 --set run.validate_every=50 --set run.validation_examples=200", CODED)
+
+
+# Local steps: how often ranks exchange and in how many bits, then the published methods at intervals that suit short runs.
+LOCAL = ",".join(["adamw", *(f"local-adamw:every={every}:codec={codec}" for every in (5, 10, 25, 100) for codec in ("fp32", "int4", "sign")),
+                  "local-steps:outer=momentum:outer_momentum=0.5:every=10:codec=int4", "diloco:every=25", "diloco:every=25:codec=int4", "streaming-diloco:every=24",
+                  "dsm:every=10", "co2:every=10", "sparse-loco:every=10"])
+
+
+def local_fashion_mnist(commands):
+    return compare(commands, "fashion_mnist_local", f"{FASHION_MNIST} --steps 800 --seeds 3 --set run.validate_every=100", LOCAL)
+
+
+def local_text(commands):
+    return compare(commands, "text_local", f"{text_options()} --steps 500 --seeds 3 --set run.validate_every=50 --set run.validation_examples=200", LOCAL)
 
 
 def seconds_by_kind(folder):
@@ -195,6 +210,14 @@ def plan(commands):
     return forecast.study(run, LACONIC, folder("plan"), commands)
 
 
+def plan_local(commands):
+    return local_steps.plan_local(run, LACONIC, folder("plan_local"), commands)
+
+
+def local_delay(commands):
+    return local_steps.delay(run, LACONIC, folder("local_delay"), commands)
+
+
 def counters(commands):
     return forecast.counters(run, folder("counters"), commands)
 
@@ -204,6 +227,8 @@ STUDIES = {
     "text": text,
     "fashion_mnist_coded": coded_fashion_mnist,
     "text_coded": coded_text,
+    "fashion_mnist_local": local_fashion_mnist,
+    "text_local": local_text,
     "birder_forms": birder_forms,
     "bert": bert,
     **{f"network_{study}_{rate}": network(study, options, rate)
@@ -211,6 +236,9 @@ STUDIES = {
     "overlap": overlap,
     "gpt2": gpt2,
     "plan": plan,
+    "plan_local": plan_local,
+    "local_delay": local_delay,
+    "wide_area": local_steps.wide_area,
     "counters": counters,
     "papers": papers.study,
 }

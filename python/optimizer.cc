@@ -6,6 +6,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <set>
+
 #include "laconic/checkpoint/checkpoint.h"
 #include "laconic/core/error.h"
 #include "laconic/optim/bucket_tracker.h"
@@ -56,6 +58,7 @@ class Handle {
   }
   // Its thread may be waiting for the lock, and what it splits takes it.
   ~Handle() {
+    living().erase(this);
     nb::gil_scoped_release unlocked;
     optimizer_.reset();
   }
@@ -64,6 +67,18 @@ class Handle {
 
   Optimizer& operator*() const noexcept { return *optimizer_; }
   Optimizer* operator->() const noexcept { return optimizer_.get(); }
+
+  // Before the interpreter ends: a thread that asks for its lock later is ended in the middle of
+  // what it does, and takes the process with it.
+  static void close_all() {
+    std::vector<nb::object> all;  // which keeps them alive
+    for (Handle* one : living()) all.push_back(nb::find(*one));
+    for (const nb::object& one : all) {
+      Handle& handle = nb::cast<Handle&>(one);
+      nb::gil_scoped_release unlocked;
+      handle->close();
+    }
+  }
 
  private:
   void make(const Options& options, Model model, const std::vector<GroupTuple>& groups,
@@ -76,8 +91,16 @@ class Handle {
       model.groups.push_back(
           {.name = name, .elements = elements, .compress = compress, .holder = holder});
     for (const auto& [name, begin, count] : ranges) model.ranges.push_back({name, begin, count});
-    nb::gil_scoped_release unlocked;
-    optimizer_ = make_optimizer(config, model, transport);
+    {
+      nb::gil_scoped_release unlocked;
+      optimizer_ = make_optimizer(config, model, transport);
+    }
+    living().insert(this);
+  }
+
+  static std::set<Handle*>& living() {
+    static std::set<Handle*> all;  // under the interpreter's lock
+    return all;
   }
 
   Floats weights_, gradient_;
@@ -288,6 +311,7 @@ void bind_optimizer(nb::module_& module) {
       .def("describe", [](const Handle& self) { return self->describe(); })
       .def("config", [](const Handle& self) { return to_text(self->config()); })
       .def("state", &state);
+  module.def("close_optimizers", &Handle::close_all);
   bind_tracker(module);
   bind_checkpoints(module);
 }

@@ -1,4 +1,6 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -41,8 +43,16 @@ Value chosen(const char* what, const std::string& text,
   fail(Code::kInvalidArgument, "no {} `{}`: {}", what, text, names);
 }
 
-plan::MethodStep method_of(const std::string& optimizer, const std::string& exchange,
-                           const std::string& form, bool bf16, const std::string& dense_codec) {
+using Options = std::map<std::string, std::string>;
+
+// A method with options of its own, before the length of the run is known.
+struct Planned {
+  OptimizerConfig config;
+  plan::MethodStep step;  // but for what depends on the options
+};
+
+Planned planned(const std::string& optimizer, const std::string& exchange, const std::string& form,
+                bool bf16, const std::string& dense_codec, const Options& options) {
   using plan::Topology;
   const std::pair<const char*, Topology> topologies[] = {
       {"all-reduce", Topology::kAllReduce}, {"flat", Topology::kFlat}, {"nodes", Topology::kNodes}};
@@ -50,6 +60,8 @@ plan::MethodStep method_of(const std::string& optimizer, const std::string& exch
                                                       {"single-round", RandomForm::kSingleRound},
                                                       {"count", RandomForm::kCount}};
   const Method& method = method_named(optimizer);
+  OptimizerConfig config{.algorithm = method.name};
+  for (const auto& [name, value] : options) set(config, name, value);
   if (!dense_codec.empty()) {
     if (!method.dense_with)
       fail(Code::kInvalidArgument, "dense_codec = {}: {} has no such option; leave it out",
@@ -57,27 +69,28 @@ plan::MethodStep method_of(const std::string& optimizer, const std::string& exch
     OptimizerConfig unused{.algorithm = method.name};
     set(unused, "dense_codec", dense_codec);
   }
-  return {.algorithm = method.name,
-          .topology = chosen("exchange", exchange, topologies),
-          .bf16 = bf16,
-          .form = chosen("form", form, forms),
-          .dense_codec = dense_codec};
+  return {.config = config,
+          .step = {.algorithm = method.name,
+                   .topology = chosen("exchange", exchange, topologies),
+                   .bf16 = bf16,
+                   .form = chosen("form", form, forms),
+                   .dense_codec = dense_codec}};
 }
 
-// How long a run is, and how often momenta are averaged in it.
-struct Length {
-  std::int64_t steps = 0, momentum_sync_every = 0;
-  std::string recipe = {};
-};
+plan::MethodStep step_of(const Planned& method, std::int64_t steps) {
+  OptimizerConfig config = method.config;
+  config.total_steps = steps;
+  plan::MethodStep step = plan::method_of(validated(config));
+  step.topology = method.step.topology;
+  step.bf16 = step.bf16 || method.step.bf16;
+  step.form = method.step.form;
+  if (!method.step.dense_codec.empty()) step.dense_codec = method.step.dense_codec;
+  return step;
+}
 
-Rounds rounds_of(const std::string& algorithm, const Length& length) {
-  const OptimizerConfig given{.momentum_sync_every = length.momentum_sync_every};
-  if (given.momentum_sync_every != 0 &&
-      method_named(algorithm).find("momentum_sync_every") == nullptr)
-    fail(Code::kInvalidArgument, "momentum_sync_every = {}: {} has no such option; leave it out",
-         given.momentum_sync_every, algorithm);
-  return length.recipe.empty() ? plan::default_rounds(algorithm, length.steps, given)
-                               : plan::recipe(length.recipe).rounds(algorithm, given);
+Rounds rounds_of(const Planned& method, std::int64_t steps, const std::string& recipe) {
+  return recipe.empty() ? plan::rounds_of(method.config, steps)
+                        : plan::recipe(recipe).rounds(method.config.algorithm);
 }
 
 nb::dict dict_of(const plan::Forecast& forecast) {
@@ -87,6 +100,7 @@ nb::dict dict_of(const plan::Forecast& forecast) {
   out["coding_seconds"] = forecast.coding;
   out["bytes_inside_node"] = forecast.bytes_inside;
   out["bytes_between_nodes"] = forecast.bytes_between;
+  out["beside_seconds"] = forecast.beside;
   return out;
 }
 
@@ -153,6 +167,17 @@ void bind_plan(nb::module_& module) {
            [](Scene& s, double rate, double latency) {
              s.cluster.inter = {rate, latency};
            })
+      .def("set_inter_of",
+           [](Scene& s, const std::vector<std::pair<double, double>>& links) {
+             s.cluster.inter_of.clear();
+             for (const auto& [rate, latency] : links)
+               s.cluster.inter_of.push_back({rate, latency});
+           })
+      .def("set_stragglers",
+           [](Scene& s, double spread, double slowest) {
+             s.work.spread = spread;
+             s.work.slowest = slowest;
+           })
       .def("set_intra",
            [](Scene& s, double rate, double latency) {
              s.cluster.intra = {rate, latency};
@@ -172,24 +197,21 @@ void bind_plan(nb::module_& module) {
            [](Scene& s, std::vector<double> ready) { s.work.ready = std::move(ready); })
       .def("set_speed", &set_speed)
       .def("code_faster", [](Scene& s, double times) { s.speeds = s.speeds.faster(times); });
-  nb::class_<plan::MethodStep>(module, "Method")
-      .def("__init__",
-           [](plan::MethodStep* self, const std::string& optimizer, const std::string& exchange,
-              const std::string& form, bool bf16, const std::string& dense_codec) {
-             new (self) plan::MethodStep(method_of(optimizer, exchange, form, bf16, dense_codec));
-           });
-  nb::class_<Length>(module, "Length")
-      .def("__init__", [](Length* self, std::int64_t steps, std::int64_t momentum_sync_every,
-                          const std::string& of_recipe) {
-        new (self) Length{steps, momentum_sync_every, of_recipe};
+  nb::class_<Planned>(module, "Method")
+      .def("__init__", [](Planned* self, const std::string& optimizer, const std::string& exchange,
+                          const std::string& form, bool bf16, const std::string& dense_codec,
+                          const Options& options) {
+        new (self) Planned(planned(optimizer, exchange, form, bf16, dense_codec, options));
       });
-  module.def("plan_predict",
-             [](const Scene& scene, const plan::MethodStep& method, const Length& length) {
-               return predict(scene, method, rounds_of(method.algorithm, length));
-             });
-  module.def("plan_break_even", [](const Scene& scene, const plan::MethodStep& method,
-                                   const Length& length, bool bf16) {
-    return break_even(scene, method, rounds_of(method.algorithm, length), bf16);
+  module.def("plan_predict", [](const Scene& scene, const Planned& method, std::int64_t steps,
+                                const std::string& of_recipe) {
+    const Rounds rounds = rounds_of(method, steps, of_recipe);
+    return predict(scene, step_of(method, rounds.steps), rounds);
+  });
+  module.def("plan_break_even", [](const Scene& scene, const Planned& method, std::int64_t steps,
+                                   const std::string& of_recipe, bool bf16) {
+    const Rounds rounds = rounds_of(method, steps, of_recipe);
+    return break_even(scene, step_of(method, rounds.steps), rounds, bf16);
   });
   module.def("plan_recipe", &recipe);
 }

@@ -37,6 +37,8 @@ PythonTransport::PythonTransport(nb::object group)
       arrive_(group_.attr("arrive")),
       rank_(nb::cast<int>(group_.attr("rank"))),
       host_(nb::cast<std::uint64_t>(group_.attr("host"))),
+      timeout_(static_cast<std::int64_t>(
+          1000 * nb::cast<double>(group_.attr("timeout").attr("total_seconds")()))),
       blocks_(nb::cast<std::size_t>(group_.attr("size"))) {}
 
 PythonTransport::~PythonTransport() {

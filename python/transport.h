@@ -10,8 +10,8 @@
 
 namespace laconic::python {
 
-// A Transport whose bytes are moved by a Python object, laconic.transport.Group: rank, size and
-// host; post(kind, root, address, bytes), arrive() -> the address of the blocks, which lie one
+// A Transport whose bytes are moved by a Python object, laconic.transport.Group: rank, size, host and
+// timeout; post(kind, root, address, bytes), arrive() -> the address of the blocks, which lie one
 // after the other (one for all ranks after a broadcast), split(color), interrupt(exception). Any
 // thread may call; the interpreter's lock is taken for each call only. What Python raises becomes
 // laconic::Error with the code that the exception carries, else kTransport; what is no Exception
@@ -32,6 +32,7 @@ class PythonTransport final : public Transport {
   void post(const Exchange& exchange, std::span<const std::byte> in) override;
   Blocks arrive() override;
   void retire() override;
+  std::chrono::milliseconds timeout() const noexcept override { return timeout_; }
   // Lets handlers of signals run; what they raise, KeyboardInterrupt say, ends the exchange.
   void idle() noexcept override;
   std::unique_ptr<Transport> split(int color) override;
@@ -40,6 +41,7 @@ class PythonTransport final : public Transport {
   nanobind::object group_, post_, arrive_;
   int rank_;
   std::uint64_t host_;
+  std::chrono::milliseconds timeout_;
   std::vector<const std::byte*> blocks_;
   struct Posted {
     Kind kind = Kind::kAllGather;

@@ -1,6 +1,8 @@
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -23,9 +25,10 @@ constexpr const char* kExample =
 
 struct PlanOptions {
   std::string recipe, model, parameters, inter, intra, sweep, html, dense_codec, device;
-  std::int64_t steps = 100'000, momentum_sync_every = 0;
+  std::int64_t steps = 100'000;
   int nodes = 0, per_node = 1, shards = 0, threads = 1;
   double step_ms = -1, backward = 2.0 / 3, memory_gb = 0, batch = 0;
+  double spread = 0, slowest = 1;
   std::size_t bucket_elements = OptimizerConfig{}.bucket_elements;
   std::vector<std::string> optimizers = plan::default_optimizers();
   bool json = false, shares_cores = false, bf16 = false, probe = false;
@@ -89,11 +92,18 @@ laconic::plan::Cluster cluster_of(const PlanOptions& options) {
   laconic::plan::Cluster cluster{
       .nodes = options.nodes, .per_node = options.per_node, .inter = {}, .intra = {}};
   const auto link = [](const char* name, const std::string& text, bool needed) -> Link {
-    if (!text.empty()) return parse_link(text);
+    if (!text.empty()) return parse_links(text).front();
     if (needed) fail(Code::kInvalidArgument, "{} is missing, as in: {}", name, kExample);
     return {};
   };
-  cluster.inter = link("--inter RATE[,LATENCY]", options.inter, options.nodes > 1);
+  const std::vector<Link> links =
+      options.inter.empty() ? std::vector<Link>{} : parse_links(options.inter);
+  if (links.size() > 1) {
+    cluster.inter_of = links;
+    cluster.inter = cluster.slowest();
+  } else {
+    cluster.inter = link("--inter RATE[,LATENCY]", options.inter, options.nodes > 1);
+  }
   cluster.intra = link("--intra RATE[,LATENCY]", options.intra,
                        options.per_node > 1 && options.shards == 0);
   return cluster;
@@ -110,25 +120,26 @@ laconic::plan::Work work_of(const PlanOptions& options) {
           .step_seconds = options.step_ms / 1e3,
           .backward_share = options.backward,
           .bucket_elements = options.bucket_elements,
-          .shares_cores = options.shares_cores};
+          .shares_cores = options.shares_cores,
+          .spread = options.spread / 100,
+          .slowest = options.slowest};
 }
 
 // The shares of exact, coded and local steps: a recipe's, or the defaults for so many steps.
 void set_schedules(const PlanOptions& options, plan::Plan& plan) {
   auto& rounds = plan.scenario.rounds;
-  const OptimizerConfig given{.momentum_sync_every = options.momentum_sync_every};
-  if (options.momentum_sync_every > 0)
-    plan.notes.push_back(fmt::format("methods with momentum_sync_every: every {} steps",
-                                     options.momentum_sync_every));
   if (!options.recipe.empty()) {
     const laconic::plan::Recipe& recipe = laconic::plan::recipe(options.recipe);
-    for (const std::string& name : plan::planned_optimizers())
-      rounds[name] = recipe.rounds(name, given);
+    for (const std::string& name : options.optimizers)
+      rounds[name] =
+          name.find(':') == std::string::npos
+              ? recipe.rounds(name)
+              : laconic::plan::rounds_of(plan::config_of(name, recipe.steps), recipe.steps);
     plan.notes.push_back(fmt::format("steps of the recipe {}", recipe.name));
     return;
   }
-  for (const std::string& name : plan::planned_optimizers())
-    rounds[name] = laconic::plan::default_rounds(name, options.steps, given);
+  for (const std::string& name : options.optimizers)
+    rounds[name] = laconic::plan::rounds_of(plan::config_of(name, options.steps), options.steps);
   plan.notes.push_back(
       fmt::format("a run of {} steps with the default schedules of each optimizer", options.steps));
 }
@@ -167,6 +178,23 @@ void set_shards(int shards, plan::Plan& plan) {
       shards, plan.scenario.work.parameters, shards));
 }
 
+// What the figures leave out, or contain beside equal ranks on equal links.
+void note_limits(const PlanOptions& options, plan::Plan& plan) {
+  if (options.spread > 0)
+    plan.notes.push_back(
+        fmt::format("stragglers: the step times of a rank spread by {} % (standard deviation)",
+                    options.spread));
+  if (options.slowest > 1)
+    plan.notes.push_back(
+        fmt::format("stragglers: the slowest rank takes {} times as long", options.slowest));
+  for (const plan::Arm& arm : plan.arms)
+    if (method_named(arm.method.algorithm).spacing) {
+      plan.notes.push_back(
+          "local steps: seconds and bytes of a step; what a step learns depends on `every`");
+      return;
+    }
+}
+
 plan::Plan make_plan(PlanOptions options, const std::optional<Probe>& found) {
   plan::Plan plan;
   if (found) use(*found, options, plan);
@@ -184,6 +212,7 @@ plan::Plan make_plan(PlanOptions options, const std::optional<Probe>& found) {
   set_schedules(options, plan);
   set_speeds(options, found.has_value(), plan);
   plan.arms = plan::compare(plan.scenario);
+  note_limits(options, plan);
   plan.best = plan::best_exchanges(plan.arms);
   plan.advice = plan::advice(plan.scenario, plan.arms);
   if (!options.sweep.empty() || !options.html.empty()) {
@@ -230,7 +259,8 @@ void add_cluster_options(CLI::App& command, PlanOptions& options) {
                   "FSDP over so many ranks of each node, laconic between nodes")
       ->check(CLI::Range(1, 1024));
   command.add_option("--inter", options.inter,
-                     "A node's link to the others: RATE[,LATENCY], e.g. 10gbit,20us");
+                     "A node's link to the others: RATE[,LATENCY], e.g. 10gbit,20us; one for each "
+                     "node: with / between, or @FILE with a line for each");
   command.add_option("--intra", options.intra, "A rank's link inside its node, e.g. 600gbit,3us");
 }
 
@@ -239,6 +269,15 @@ void add_work_options(CLI::App& command, PlanOptions& options) {
   command.add_option("--params", options.parameters, "Parameters of the model, e.g. 1.1e8 or 110M")
       ->excludes(model);
   command.add_option("--step-ms", options.step_ms, "Forward and backward of one rank alone");
+  command
+      .add_option("--spread", options.spread,
+                  "Stragglers: how far step times of a rank spread around --step-ms, as a standard "
+                  "deviation in percent")
+      ->check(CLI::Range(0.0, 100.0));
+  command
+      .add_option("--slowest", options.slowest,
+                  "Stragglers: how many times --step-ms the slowest rank takes, always")
+      ->check(CLI::Range(1.0, 1000.0));
   command.add_option("--backward", options.backward, "The share of it that is backward")
       ->check(CLI::Range(0.0, 1.0));
   command.add_option("--batch", options.batch, "Samples of a rank and step, for samples/s")
@@ -275,10 +314,14 @@ void add_coding_options(CLI::App& command, PlanOptions& options) {
                   "Dense steps of methods with this option: fp32, bf16, int8 or int4")
       ->check(CLI::IsMember({"fp32", "bf16", "int8", "int4"}))
       ->excludes(bf16);
-  command
-      .add_option("--momentum-sync-every", options.momentum_sync_every,
-                  "Steps from one average of momenta to the next, of methods with this option")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+}
+
+// What is wrong with it; empty: nothing.
+std::string unknown_optimizer(const std::string& optimizer) {
+  const std::string name = optimizer.substr(0, optimizer.find(':'));
+  const auto known = plan::planned_optimizers();
+  if (std::ranges::find(known, name) != known.end()) return "";
+  return fmt::format("{} not in {{{}}}", name, fmt::join(known, ","));
 }
 
 }  // namespace
@@ -292,6 +335,8 @@ void add_plan(CLI::App& app) {
       "  laconic plan --params 110000000 --nodes 16 --inter 1gbit,50us --step-ms 300 --sweep "
       "inter=100mbit..100gbit --html plan.html\n"
       "  laconic plan --recipe bert-large\n"
+      "  laconic plan --params 1.3B --nodes 4 --per-node 8 --inter 100mbit,50ms --intra 100gbit "
+      "--step-ms 500 --spread 10 --optimizers diloco,streaming-diloco:every=50\n"
       "  mpirun -n 8 --host a:4,b:4 laconic plan --model gpt2 --step-ms 250 --probe",
       kExample));
   command->add_option("--recipe", options->recipe,
@@ -300,9 +345,11 @@ void add_plan(CLI::App& app) {
   add_cluster_options(*command, *options);
   add_work_options(*command, *options);
   add_coding_options(*command, *options);
-  command->add_option("--optimizers", options->optimizers, "Which, with commas between")
+  command
+      ->add_option("--optimizers", options->optimizers,
+                   "Which, with commas between, perhaps with options (diloco:every=100:codec=int4)")
       ->delimiter(',')
-      ->check(CLI::IsMember(plan::planned_optimizers()));
+      ->check([](const std::string& optimizer) { return unknown_optimizer(optimizer); });
   command->add_option("--sweep", options->sweep, "Rates between nodes, inter=100mbit..100gbit");
   command->add_option("--html", options->html, "Also write a page with a plot to this file");
   command->add_flag("--json", options->json, "An object instead of a table");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/training/arm.h"
 #include "app/units.h"
 #include "laconic/core/error.h"
 
@@ -47,9 +48,14 @@ std::vector<Arm> arms_of(const Scenario& scenario) {
   const Rounds exact{steps, steps, 0};
   std::vector<Arm> arms{all_reduce(false, exact), all_reduce(true, exact)};
   for (const std::string& optimizer : scenario.optimizers) {
-    const Method& method = method_named(optimizer);
+    const OptimizerConfig config = config_of(optimizer, steps);
+    const Method& method = method_named(config.algorithm);
     const Rounds& rounds = scenario.rounds.at(optimizer);
-    if (method.exact) {
+    if (method.spacing || optimizer != method.name) {
+      const std::string codec = method.codec_of(config);
+      add(arms, scenario, optimizer, codec == "sign" ? "1 bit" : codec,
+          laconic::plan::method_of(config), rounds);
+    } else if (method.exact) {
       for (const bool bf16 : {false, true})
         add(arms, scenario, optimizer, bf16 ? "bf16" : "fp32",
             {.algorithm = optimizer, .bf16 = bf16}, rounds);
@@ -119,6 +125,15 @@ std::vector<std::string> planned_optimizers() {
   return names;
 }
 
+OptimizerConfig config_of(const std::string& optimizer, std::int64_t steps) {
+  OptimizerConfig config;
+  std::string_view words = optimizer;
+  training::set_method(config, words);
+  training::set_options(config, words);
+  config.total_steps = steps;
+  return validated(config);
+}
+
 std::vector<Arm> compare(const Scenario& scenario) {
   std::vector<Arm> arms = arms_of(scenario);
   for (Arm& arm : arms) {
@@ -160,9 +175,9 @@ std::vector<Point> sweep(const Scenario& scenario, const std::vector<Arm>& arms,
                          double to, int points) {
   std::vector<Point> all;
   for (int p = 0; p < points; ++p) {
-    laconic::plan::Cluster cluster = scenario.cluster;
-    cluster.inter.bytes_per_second = from * std::pow(to / from, p / (points - 1.0));
-    Point point{cluster.inter.bytes_per_second, {}};
+    const double rate = from * std::pow(to / from, p / (points - 1.0));
+    const laconic::plan::Cluster cluster = scenario.cluster.at_rate(rate);
+    Point point{rate, {}};
     for (const Arm& arm : arms)
       point.seconds.push_back(cost_at(scenario, cluster, arm).mean.seconds);
     all.push_back(std::move(point));

@@ -13,7 +13,7 @@ struct Scenario {
   laconic::plan::Cluster cluster;
   laconic::plan::Work work;
   laconic::plan::Speeds speeds;
-  std::vector<std::string> optimizers;
+  std::vector<std::string> optimizers;   // methods, perhaps with options: "diloco:every=100"
   bool bf16 = false;                     // the exact steps of methods that code
   std::string dense_codec;               // of the same, where a method has such an option
   std::map<std::string, Rounds> rounds;  // of each optimizer
@@ -37,6 +37,8 @@ struct Arm {
 std::vector<std::string> default_optimizers();
 // "adamw", …: what --optimizers may name.
 std::vector<std::string> planned_optimizers();
+// Of a method, perhaps with options, in a run of so many steps.
+OptimizerConfig config_of(const std::string& optimizer, std::int64_t steps);
 
 // The all-reduces of AdamW in fp32 and bf16 come first, whatever was asked for.
 std::vector<Arm> compare(const Scenario& scenario);

@@ -37,7 +37,8 @@ json forecast_json(const laconic::plan::Forecast& forecast) {
           {"inter_busy_seconds", forecast.inter_busy},
           {"intra_busy_seconds", forecast.intra_busy},
           {"bytes_inside_node", forecast.bytes_inside},
-          {"bytes_between_nodes", forecast.bytes_between}};
+          {"bytes_between_nodes", forecast.bytes_between},
+          {"beside_seconds", forecast.beside}};
 }
 
 // Seconds per element, per message and per byte.
@@ -58,6 +59,10 @@ json row(const Plan& plan, const Arm& arm) {
   row["speedup_over_fp32"] = arm.over_fp32;
   row["speedup_over_bf16"] = arm.over_bf16;
   row["memory_bytes"] = arm.memory;
+  if (method_named(arm.method.algorithm).spacing)
+    row["spacing"] = {{"interval", arm.method.spacing.interval},
+                      {"fragments", arm.method.spacing.fragments},
+                      {"delay", arm.method.spacing.delay}};
   if (plan.scenario.cluster.nodes > 1) {
     row["pays_against_fp32"] = limit_json(arm.pays_below_fp32);
     row["pays_against_bf16"] = limit_json(arm.pays_below_bf16);
@@ -127,8 +132,9 @@ void print(const Plan& plan) {
              plan.model, work.parameters, 1e3 * work.step_seconds, 100 * work.backward_share);
   fmt::print("# {} nodes of {} ranks", cluster.nodes, cluster.per_node);
   if (cluster.nodes > 1)
-    fmt::print(", {} and {} between nodes", rate_text(cluster.inter.bytes_per_second),
-               time_text(cluster.inter.latency_seconds));
+    fmt::print(", {} and {} between nodes{}", rate_text(cluster.inter.bytes_per_second),
+               time_text(cluster.inter.latency_seconds),
+               cluster.inter_of.empty() ? "" : " at the slowest");
   if (cluster.per_node > 1)
     fmt::print(", {} and {} inside", rate_text(cluster.intra.bytes_per_second),
                time_text(cluster.intra.latency_seconds));
@@ -175,11 +181,14 @@ nlohmann::json to_json(const Plan& plan) {
            {"shards", plan.shards},
            {"inter", link_json(cluster.inter)},
            {"intra", link_json(cluster.intra)},
+           {"spread", work.spread},
+           {"slowest", work.slowest},
            {"steps", rounds.begin()->second.steps},
            {"notes", plan.notes},
            {"speeds", speeds_json(plan.scenario.speeds)},
            {"rows", json::array()},
            {"advice", plan.advice}};
+  for (const Link& link : cluster.inter_of) all["inter_of_nodes"].push_back(link_json(link));
   for (const Arm& arm : plan.arms) all["rows"].push_back(row(plan, arm));
   for (const Point& point : plan.sweep) {
     json seconds;

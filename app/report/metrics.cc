@@ -25,6 +25,7 @@ void for_each_field(Record& record, const Visit& visit) {
   visit("seconds", record.seconds);
   visit("step_seconds", record.step_seconds);
   visit("exposed_seconds", record.exposed_seconds);
+  visit("waited_seconds", record.waited_seconds);
   visit("bad_blocks", record.bad_blocks);
   visit("residual_ratio", record.residual_ratio);
   visit("exchange", record.exchange);

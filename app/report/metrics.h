@@ -21,6 +21,8 @@ struct StepRecord {
   double seconds = 0;  // of training since the start, without validation
   double step_seconds = 0;
   double exposed_seconds = 0;  // from the end of backward to the end of the step
+  std::optional<double> waited_seconds =
+      {};  // of it, for an exchange that began in an earlier step
   std::int64_t bad_blocks = 0;
   std::optional<double> residual_ratio = {};
   std::string exchange = {};  // where there is a choice: coded, flat, dense, or how many buckets

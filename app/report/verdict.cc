@@ -25,6 +25,8 @@ struct Standing {
 
 // " at 100 Mbit/s" of "100mbit,1ms".
 std::string link_text(const std::string& emulate) {
+  if (emulate.starts_with('@') || emulate.find('/') != std::string::npos)
+    return " on links of " + emulate;
   const std::string rate = emulate.substr(0, emulate.find(','));
   const std::size_t unit = rate.find_first_not_of("0123456789.e+");
   if (emulate.empty() || unit == std::string::npos || unit == 0) return "";

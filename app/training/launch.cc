@@ -39,11 +39,19 @@ class StopOnSignal {
 
 std::shared_ptr<laconic::Network> network_of(const RunConfig& config, bool shared) {
   if (config.emulate.empty()) return nullptr;
-  Link link = parse_link(config.emulate);
-  const int per_node = std::max(1, config.optimizer.ranks_per_node);
-  if (!shared)
-    link.bytes_per_second /= per_node;  // processes cannot share a card: each has its share
-  return std::make_shared<laconic::Network>(config.ranks, per_node, link);
+  std::vector<Link> links = parse_links(config.emulate);
+  const int per_node = std::max(1, config.optimizer.ranks_per_node),
+            nodes = config.ranks / per_node;
+  if (links.size() > 1 && links.size() != static_cast<std::size_t>(nodes))
+    fail(Code::kInvalidArgument,
+         "run.emulate has {} links for {} nodes: give one for all, or one each", links.size(),
+         nodes);
+  if (!shared)  // processes cannot share a card: each has its share
+    for (Link& link : links) link.bytes_per_second /= per_node;
+  auto network = std::make_shared<laconic::Network>(config.ranks, per_node, links.front());
+  for (std::size_t n = 1; n < links.size(); ++n)
+    network->set_between_nodes(static_cast<int>(n), links[n]);
+  return network;
 }
 
 std::chrono::milliseconds milliseconds(double seconds) {

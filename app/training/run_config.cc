@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "app/training/arm.h"
 #include "app/training/tuned.h"
 #include "app/units.h"
 #include "laconic/core/error.h"
@@ -112,7 +113,8 @@ const std::vector<Key>& keys() {
           [](double v) { return v > 0 && std::isfinite(v); }, LACONIC_MEMBER(lr)),
       key("run.threads", kSame, "a whole number >= 1",
           "threads per rank; unset: cores divided by ranks", from_one, LACONIC_MEMBER(threads)),
-      key("run.emulate", kFree, "RATE[,LATENCY], for example 100mbit,1ms",
+      key("run.emulate", kFree,
+          "RATE[,LATENCY], for example 100mbit,1ms; one for each node with / between, or @FILE",
           "emulated network between ranks; unset: none", any, LACONIC_MEMBER(emulate)),
       key("run.init", kFree, "a model.safetensors",
           "start from these weights, where names are equal", any, LACONIC_MEMBER(init)),
@@ -254,30 +256,10 @@ std::string folder_name(std::string arm) {
 
 namespace {
 
-// "adamw-bf16", "adamw:codec=int4:feedback=ema".
 void set_arm(RunConfig& run) {
-  OptimizerConfig& config = run.optimizer;
   std::string_view arm = run.arm;
-  const auto next = [&arm] {
-    const std::string_view word = arm.substr(0, arm.find(':'));
-    arm.remove_prefix(std::min(arm.size(), word.size() + 1));
-    return word;
-  };
-  std::string_view algorithm = next();
-  if (algorithm.ends_with("-bf16")) {
-    algorithm.remove_suffix(5);
-    config.bf16 = true;
-  }
-  set(config, "algorithm", algorithm);
-  while (!arm.empty()) {
-    const std::string_view option = next();
-    const std::size_t equals = option.find('=');
-    if (equals == std::string_view::npos)
-      fail(Code::kInvalidArgument,
-           "optimizer {}: `{}` is not option=value; write for example {}:max_grad_norm=1",
-           algorithm, option, algorithm);
-    set(config, option.substr(0, equals), option.substr(equals + 1));
-  }
+  set_method(run.optimizer, arm);
+  set_options(run.optimizer, arm);
 }
 
 }  // namespace
@@ -293,7 +275,7 @@ RunConfig resolved(RunConfig config) {
   if (config.out.empty())
     config.out =
         fmt::format("runs/{}-{}-{}", config.data.task, config.model.name, folder_name(config.arm));
-  if (!config.emulate.empty()) parse_link(config.emulate);
+  if (!config.emulate.empty()) parse_links(config.emulate);
   config.data.seed = config.seed;
   config.optimizer.seed = config.seed;
   config.optimizer.total_steps = config.steps;

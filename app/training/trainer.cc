@@ -196,11 +196,13 @@ class Rank {
                                   .seconds = done_.seconds,
                                   .step_seconds = took,
                                   .exposed_seconds = exposed,
+                                  .waited_seconds = {},
                                   .bad_blocks = static_cast<std::int64_t>(stats.bad_blocks),
                                   .residual_ratio = {},
                                   .exchange = stats.exchange,
                                   .validation_loss = {},
                                   .validation_metric = {}};
+    if (stats.waited_seconds > 0) pending_.waited_seconds = stats.waited_seconds;
     if (stats.kind == "coded") pending_.residual_ratio = stats.residual_ratio;
     if (!stats.exchange.empty()) guard_.stepped();
     if (stats.exchange != exchange_ && !stats.exchange.empty()) {

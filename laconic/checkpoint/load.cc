@@ -114,8 +114,11 @@ class Loading {
     }
     std::vector<SafetensorsFile> ranks;
     for (std::size_t r = 1; r < manifest_.files.size(); ++r) ranks.push_back(open(manifest_, r));
-    for (const SafetensorsFile& file : ranks) check_own(file, numbers_.size());
-    parts_.emplace(std::move(ranks), optimizer_);
+    for (const SafetensorsFile& file : ranks) {
+      check_own(file, numbers_.size());
+      if (file.find(kWeights) != nullptr) check_weights(file, manifest_.elements);
+    }
+    parts_.emplace(std::move(ranks), shared_, optimizer_);
     // All of it is read by every rank later; to know that it is whole, once is enough.
     const auto size = static_cast<std::size_t>(optimizer_.transport().size());
     for (auto r = static_cast<std::size_t>(rank_); r < parts_->ranks().size(); r += size)

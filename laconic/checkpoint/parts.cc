@@ -60,9 +60,15 @@ Place place_of(const SafetensorsFile& file, const std::string& name) {
   return {spread == "mean" ? Spread::kMean : Spread::kOwned, *number};
 }
 
-Parts::Parts(std::vector<SafetensorsFile> ranks, const SavedState& optimizer)
-    : ranks_(std::move(ranks)), names_(static_cast<std::size_t>(optimizer.buckets())) {
-  for (int b = 0; b < optimizer.buckets(); ++b) lengths_.push_back(optimizer.bucket(b).count);
+Parts::Parts(std::vector<SafetensorsFile> ranks, const SafetensorsFile& shared,
+             const SavedState& optimizer)
+    : ranks_(std::move(ranks)),
+      shared_(shared),
+      names_(static_cast<std::size_t>(optimizer.buckets())) {
+  for (int b = 0; b < optimizer.buckets(); ++b) {
+    begins_.push_back(optimizer.bucket(b).begin);
+    lengths_.push_back(optimizer.bucket(b).count);
+  }
   for (const auto& [name, entry] : ranks_.front().tensors())
     if (name != kWeights && entry.dtype == Dtype::kF32)
       names_[static_cast<std::size_t>(bucket_of(name, optimizer.buckets()))].push_back(name);
@@ -79,7 +85,20 @@ std::map<std::string, std::vector<float>> Parts::whole(int bucket) const {
     for (const Run& run : runs(name, lengths_[b]))
       fill(name, run, std::span(values).subspan(run.begin, run.end - run.begin));
   }
+  const auto has_own = [](const SafetensorsFile& file) { return file.find(kWeights) != nullptr; };
+  if (std::ranges::any_of(ranks_, has_own)) all[kWeights] = mean_weights(b);
   return all;
+}
+
+std::vector<float> Parts::mean_weights(std::size_t bucket) const {
+  std::vector<float> mean(lengths_[bucket]), one(lengths_[bucket]);
+  for (const SafetensorsFile& rank : ranks_) {
+    (rank.find(kWeights) ? rank : shared_).read(kWeights, begins_[bucket], std::span(one));
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += one[i];
+  }
+  const auto scale = static_cast<float>(1.0 / static_cast<double>(ranks_.size()));
+  for (float& value : mean) value *= scale;
+  return mean;
 }
 
 std::vector<Parts::Run> Parts::runs(const std::string& name, std::uint64_t length) const {

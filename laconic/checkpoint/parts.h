@@ -31,11 +31,13 @@ Place place_of(const SafetensorsFile& file, const std::string& name);
 // parts do not cover a bucket, or overlap where each is owned by one rank.
 class Parts {
  public:
-  Parts(std::vector<SafetensorsFile> ranks, const SavedState& optimizer);
+  // `shared` lives as long, and has the weights of ranks that had none of their own.
+  Parts(std::vector<SafetensorsFile> ranks, const SafetensorsFile& shared,
+        const SavedState& optimizer);
 
   const std::vector<SafetensorsFile>& ranks() const noexcept { return ranks_; }
   // By name without "bucket<i>/": means over the ranks that hold an element, summed in the order of
-  // ranks; and what is owned.
+  // ranks; and what is owned. kWeights where a rank had weights of its own: the mean of all ranks'.
   std::map<std::string, std::vector<float>> whole(int bucket) const;
 
  private:
@@ -50,11 +52,13 @@ class Parts {
   };
 
   std::vector<Run> runs(const std::string& name, std::uint64_t length) const;
+  std::vector<float> mean_weights(std::size_t bucket) const;
   void fill(const std::string& name, const Run& run, std::span<float> out) const;
 
   std::vector<SafetensorsFile> ranks_;
+  const SafetensorsFile& shared_;
   std::vector<std::vector<std::string>> names_;  // of each bucket
-  std::vector<std::uint64_t> lengths_;
+  std::vector<std::uint64_t> begins_, lengths_;
 };
 
 }  // namespace laconic::inline checkpoint

@@ -217,6 +217,13 @@ std::string LocalRule::describe() const {
 void LocalRule::redistribute(const Whole& whole, const Step& step) {
   if (inner_) inner_->redistribute(whole, step);
   hand_out(residuals_in(whole), mean_->state());
+  const auto moved = whole.find("weights");
+  if (moved != whole.end()) {
+    // All ranks go on from the mean of where they were, in the middle of an interval too.
+    copy(moved->second, bucket_.x);
+    if (bucket_.courier) copy(whole.at("snapshot"), snapshot_.span());
+    return;
+  }
   copy(x_sync_.span(), bucket_.x);
   if (due() != 0) finish(Follow::kEqual);
   rate_sum() = steps() = 0;

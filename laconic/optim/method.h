@@ -35,12 +35,16 @@ struct Sweeps {
   std::string exact = {}, before = {}, after = {}, local = {};
 };
 
-// How exchanges lie in time: parts of the model that are exchanged at steps of their own, and steps
-// from the start of an exchange to its use.
+// How exchanges lie in time: parts of the model that are exchanged at steps of their own, steps from
+// the start of an exchange to its use, and steps from one exchange to the next, the longest.
 struct Spacing {
   int fragments = 1;
-  std::int64_t delay = 0;
+  std::int64_t delay = 0, interval = 1;
 };
+
+// Slices of a mean of methods with a spacing. Each pair of slices costs a latency, which is long where ranks
+// exchange seldom, and there is little to overlap.
+inline constexpr int kSlicesWhereSeldom = 2;
 
 // A further name of a method, with defaults of its own for some options.
 struct Preset {

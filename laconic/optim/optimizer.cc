@@ -11,6 +11,7 @@
 #include "laconic/optim/clipping.h"
 #include "laconic/optim/courier.h"
 #include "laconic/optim/cuts.h"
+#include "laconic/optim/heartbeat.h"
 #include "laconic/optim/method.h"
 #include "laconic/optim/paths.h"
 #include "laconic/optim/placement.h"
@@ -23,6 +24,7 @@
 #include "laconic/optim/shards.h"
 #include "laconic/optim/tensors.h"
 #include "laconic/transport/metered.h"
+#include "laconic/transport/sliced.h"
 
 namespace laconic::inline optim {
 namespace {
@@ -34,7 +36,9 @@ class FlatOptimizer final : public Optimizer {
         method_(method_named(config_.algorithm)),
         model_(completed(model, config_)),
         transport_(transport),
-        metered_(make_metered(transport, traffic_, std::max(0, config_.ranks_per_node))),
+        sliced_(method_.spacing ? make_sliced(transport, kSlicesWhereSeldom) : nullptr),
+        metered_(make_metered(sliced_ ? *sliced_ : transport, traffic_,
+                              std::max(0, config_.ranks_per_node))),
         nodes_(make_nodes(*metered_, config_.ranks_per_node)),
         device_(make_device(config_.device, config_.threads)),
         placement_(model_, *device_),
@@ -42,7 +46,7 @@ class FlatOptimizer final : public Optimizer {
         schedule_(method_.make_schedule(config_)) {
     agree_on_setup(*metered_, config_, model_);
     if (spacing_.delay > 0) {
-      courier_ = std::make_unique<Courier>(transport_, config_);
+      courier_ = std::make_unique<Courier>(*sliced_, config_);
       record_.follow(*courier_);
     }
     // One rank, or one node, has nothing to choose from: its means are exact, or go nowhere.
@@ -70,6 +74,8 @@ class FlatOptimizer final : public Optimizer {
     if (courier_) courier_->serve(buckets(), [this](int b) { rule(b).deliver(); });
     queue_ = std::make_unique<StepQueue>(
         buckets(), [this](int b) { work(b); }, [this] { transport_.idle(); });
+    if (spacing_.interval > 1 && transport_.size() > 1)
+      heartbeat_ = std::make_unique<Heartbeat>(transport_);
   }
 
   void begin(double lr) override {
@@ -86,6 +92,7 @@ class FlatOptimizer final : public Optimizer {
   std::span<float> weights() override { return placement_.show(); }
   void take_up_weights() override {
     if (begun_) fail(Code::kInvalidArgument, "take_up_weights inside a step: call step() first");
+    check_others();
     look_for_writes();
     looked_ = true;
   }
@@ -130,6 +137,7 @@ class FlatOptimizer final : public Optimizer {
     if (taken && acts() && tensors_) tensors_->move(step_, rules_, rest_.get(), shards_);
     placement_.give_weights();
     if (taken) count();
+    if (heartbeat_) heartbeat_->count(static_cast<std::int64_t>(counters_.t()));
     report(taken);
     note_weights();
     if (taken && (counters_.open() == 0 || never_whole()))
@@ -151,6 +159,7 @@ class FlatOptimizer final : public Optimizer {
   void synchronize() override {
     if (begun_) fail(Code::kInvalidArgument, "synchronize inside a step: call step() first");
     if (counters_.open() == 0) return;
+    check_others();
     placement_.take_weights();
     Step now = step_;
     now.t = static_cast<std::int64_t>(counters_.t());
@@ -227,7 +236,7 @@ class FlatOptimizer final : public Optimizer {
     rule(bucket).restored(counters_.frozen_at() != 0);
     rule(bucket).redistribute(whole, now);
     if (bucket + 1 == buckets()) {
-      counters_.open() = 0;
+      if (!method_.spacing) counters_.open() = 0;  // else what ranks moved is still to be exchanged
       counters_.last_sync() = counters_.t();
       if (rest_) rest_->other_ranks();
       placement_.give_weights();
@@ -243,14 +252,19 @@ class FlatOptimizer final : public Optimizer {
     record_.stats = {};
     record_.stats.step = static_cast<std::int64_t>(counters_.t());
     for (const auto& one : rules_) one->restored(counters_.frozen_at() != 0);
+    if (heartbeat_) heartbeat_->count(static_cast<std::int64_t>(counters_.t()));
     paths_.restored();
     note_weights();
   }
 
+  void close() noexcept override {
+    if (heartbeat_) heartbeat_->stop();
+    if (courier_) courier_->stop();
+  }
   // Their threads use the rest.
   ~FlatOptimizer() override {
     queue_.reset();
-    if (courier_) courier_->stop();
+    close();
   }
 
   const OptimizerConfig& config() const noexcept override { return config_; }
@@ -383,7 +397,12 @@ class FlatOptimizer final : public Optimizer {
     for (const auto& one : rules_) one->start();
   }
 
+  void check_others() const {
+    if (heartbeat_) heartbeat_->check(static_cast<std::int64_t>(Counters(counters_).t()) + 1);
+  }
+
   void begin_at(double lr) {
+    check_others();
     if (!started_) start();
     if (!std::exchange(looked_, false)) look_for_writes();
     placement_.take_weights();
@@ -480,14 +499,16 @@ class FlatOptimizer final : public Optimizer {
   Rates rates_{model_};
   Transport& transport_;
   Traffic traffic_;
-  std::unique_ptr<Transport> metered_;
-  Nodes nodes_, flat_;                // flat_.world is null unless buckets may choose it
-  std::vector<Path> possible_paths_;  // of coded means; empty: they cannot change
+  std::unique_ptr<Transport> sliced_, metered_;  // null: sliced as the engine likes it
+  Nodes nodes_, flat_;                           // flat_.world is null unless buckets may choose it
+  std::vector<Path> possible_paths_;             // of coded means; empty: they cannot change
   std::unique_ptr<Device> device_;
   Placement placement_;
   Clipping clipping_;
   StateMirror mirror_{*device_};
   std::unique_ptr<Courier> courier_;  // null: exchanges end with their step
+  std::unique_ptr<Heartbeat>
+      heartbeat_;  // null: ranks exchange in every step, or nobody else is here
   std::unique_ptr<Schedule> schedule_;
   Counters counters_;
   Shadow shadow_;

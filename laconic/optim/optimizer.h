@@ -143,6 +143,9 @@ class Training {
   virtual bool exchanges_next() const = 0;
   // All replicas have the weights of the last sync: no step went on from there, nothing is under way.
   virtual bool in_sync() const noexcept = 0;
+  // Ends what goes on between calls: exchanges under way and signs of life. Waits for the other
+  // ranks' threads, at most as long as the transport does. Only reports may be asked for afterwards.
+  virtual void close() noexcept {}
 };
 
 // A run as checkpoints see it: its shape and its state. REQUIRES: no step is under way where state
@@ -172,7 +175,8 @@ class SavedState {
   // For a resume with other ranks: state that is kSame or kScalar and the weights hold what was
   // saved, the weights those of the last sync. `whole` has what the saved ranks held of the bucket
   // beside that, by name without "bucket<i>/", each as long as the bucket: the mean over ranks of
-  // kMean, the parts of kOwned put together. Sets the rest of the bucket's state. Called for bucket
+  // kMean, the parts of kOwned put together, and "weights", the mean of the ranks' own, where these
+  // were not the synced ones. Sets the rest of the bucket's state. Called for bucket
   // 0, 1, … in order, before restored(); scalars stay as saved until the last one. Not collective.
   virtual void redistribute(int bucket, const std::map<std::string, std::vector<float>>& whole) = 0;
   // Collective: state and weights were replaced (e.g. by a checkpoint). The next step then follows

@@ -55,6 +55,7 @@ struct Rounds {
   std::int64_t steps = 0, dense = 0, coded = 0;
   // Of the coded ones, those in which momenta are averaged beside (Method::momentum_codec).
   std::int64_t momentum = 0;
+  std::int64_t fragments = 0;  // exchanged in all, where a round is made of several; else 0
   std::int64_t rounds() const noexcept { return dense + coded; }
   // With dense rounds of `dense_bits` per parameter and coded ones of `coded_bits`.
   double bits_per_parameter_per_step(double dense_bits, double coded_bits) const noexcept;

@@ -21,7 +21,13 @@ namespace laconic::plan {
 struct Cluster {
   int nodes = 1, per_node = 1;
   Link inter, intra;
+  std::vector<Link> inter_of =
+      {};  // of each node where they differ; else empty, and `inter` counts
   int ranks() const noexcept { return nodes * per_node; }
+  // The lowest rate and the longest latency between nodes.
+  Link slowest() const noexcept;
+  // The same where the lowest rate between nodes is this, others in proportion.
+  Cluster at_rate(double bytes_per_second) const;
 };
 
 // What one rank computes. Buckets are those of an Optimizer: exchanged from the last to the first.
@@ -35,6 +41,9 @@ struct Work {
   std::vector<double> ready = {};
   int useful_slices = Transport::kUsefulSlices;  // of the engine: 8 over torch.distributed
   bool shares_cores = false;  // coding takes turns with the backward pass on the same cores
+  // Stragglers: the standard deviation of step_seconds as a share of it, drawn anew for each rank and
+  // step; and how many times as long as the others one rank takes, always.
+  double spread = 0, slowest = 1;
 };
 
 // FSDP shards the model over the ranks of a node, and exchanges are of one shard: what one rank then
@@ -78,23 +87,29 @@ struct MethodStep {
   std::string codec_down = {};  // of their way back; empty: the codec's
   std::size_t top_k = 128;
   std::string dense_codec = {};  // of dense steps; empty: fp32, or bf16
-  bool momentum = false;         // coded steps average the momenta beside (Rounds::momentum)
-  bool update = true;  // false: the mean of a vector in memory alone, as in `laconic bench mean`
+  bool momentum = false;  // coded steps average the momenta beside (Rounds::momentum)
+  bool update = true;     // false: the mean of a vector in memory alone, as in `laconic bench mean`
+  Spacing spacing = {};   // fragments and delay of an exchange
 };
+
+// A step of a method under a completed config; the kind of step and the topology are left open.
+MethodStep method_of(const OptimizerConfig& config);
 
 struct Forecast {
   double seconds = 0;                                 // the step
   double exposed = 0;                                 // of it, what links without limits would save
   double coding = 0, inter_busy = 0, intra_busy = 0;  // seconds of work, overlapped or not
   double bytes_inside = 0, bytes_between = 0;         // sent by a rank; between nodes
+  double beside = 0;  // of an exchange that runs beside later steps: its seconds; not in `seconds`
 };
 
-// Runs one step of one rank as a sequence of events: the ranks are alike. Its bytes are exactly
-// those of the mean (an all-reduce: 2(n-1)/n of the vector).
+// Runs one step of one rank as a sequence of events: the ranks are alike, and stragglers are left
+// out. Its bytes are exactly those of the mean (an all-reduce: 2(n-1)/n of the vector). In fragments:
+// the mean of the steps that exchange one. With a delay: a step and what the exchange adds to it.
 Forecast predict(const Cluster& cluster, const Work& work, const Speeds& speeds,
                  const MethodStep& method);
 
-// The steps of a whole run in their proportions.
+// The steps of a whole run in their proportions. `mean` has stragglers in it.
 struct Average {
   Forecast dense, coded, silent;  // the mean step of each kind
   double dense_share = 0, coded_share = 0, silent_share = 0;

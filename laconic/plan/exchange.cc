@@ -11,13 +11,22 @@
 
 namespace laconic::plan {
 
-Rank::Rank(const Cluster& cluster, const Work& work, const Speeds& speeds)
+Rank::Rank(const Cluster& cluster, const Work& work, const Speeds& speeds, int most_slices)
     : cluster_(cluster),
       speeds_(speeds),
       forward_((1 - work.backward_share) * work.step_seconds),
       backward_(work.backward_share * work.step_seconds),
       shares_cores_(work.shares_cores),
-      useful_slices_(work.useful_slices) {}
+      useful_slices_(std::min(most_slices, work.useful_slices)),
+      inter_(cluster.inter_of.empty() ? std::vector<Link>{cluster.inter} : cluster.inter_of) {
+  const auto key = [](const Link& link) {
+    return std::pair(link.bytes_per_second, link.latency_seconds);
+  };
+  std::ranges::sort(inter_, {}, key);
+  const auto same = std::ranges::unique(inter_, {}, key);
+  inter_.erase(same.begin(), same.end());
+  inter_free_.resize(inter_.size());
+}
 
 void Rank::wait_for_backward(double share) { wait_until(forward_ + share * backward_ + lost_); }
 
@@ -37,15 +46,18 @@ void Rank::code(double seconds) {
 double Rank::send(double inside, double between, int peers) {
   code(speeds_.message * peers + speeds_.byte * 2 * (inside + between));
   double arrival = now_;
-  const auto use = [&](double bytes, const Link& link, double& free, double& busy) {
-    if (bytes == 0) return;
+  const auto use = [&](double bytes, const Link& link, double& free) {
+    if (bytes == 0) return 0.0;
     const double takes = bytes / link.bytes_per_second;
-    busy += takes;
     free = std::max(now_, free) + takes;
     arrival = std::max(arrival, free + link.latency_seconds);
+    return takes;
   };
-  use(inside, cluster_.intra, intra_free_, sum_.intra_busy);
-  use(between * cluster_.per_node, cluster_.inter, inter_free_, sum_.inter_busy);
+  sum_.intra_busy += use(inside, cluster_.intra, intra_free_);
+  double busy = 0;
+  for (std::size_t i = 0; i < inter_.size(); ++i)
+    busy = std::max(busy, use(between * cluster_.per_node, inter_[i], inter_free_[i]));
+  sum_.inter_busy += busy;
   sum_.bytes_inside += inside;
   sum_.bytes_between += between;
   return arrival;
@@ -75,6 +87,9 @@ const MethodCost& cost_of(const Speeds& speeds, const MethodStep& method) {
 MethodCost::Seconds update_of(const Speeds& speeds, const MethodStep& method) {
   if (!method.update) return {0, speeds.copy};
   const MethodCost& cost = cost_of(speeds, method);
+  // Local steps: a rank's own update comes before the exchange, exact or not.
+  if (method_named(method.algorithm).spacing)
+    return {cost.local + cost.coded.before, cost.coded.after};
   // A codec of gradients leaves the update as it is.
   return method.step == Step::Kind::kDense || !method.codec.empty() ? cost.exact : cost.coded;
 }
@@ -264,15 +279,16 @@ double all_reduce(Rank& rank, const MethodStep& method, std::size_t elements) {
   const auto bytes = static_cast<double>(make_codec(exact_codec(method))->message_size(elements));
   const double sent = 2 * bytes * (ranks - 1) / ranks;
   const double between = cluster.nodes > 1 ? sent / cluster.per_node : 0;
-  const double seconds = std::max(cluster.nodes > 1 ? sent / cluster.inter.bytes_per_second : 0,
+  const Link inter = cluster.slowest();  // each of its rounds waits for the slowest hop
+  const double seconds = std::max(cluster.nodes > 1 ? sent / inter.bytes_per_second : 0,
                                   cluster.per_node > 1 ? sent / cluster.intra.bytes_per_second : 0);
   const auto hop = [&](const Link& link) { return link.latency_seconds + rank.speeds().message; };
   const auto levels = [](int members) {
     return static_cast<int>(std::bit_width(static_cast<unsigned>(members) - 1));
   };
-  const double ring = 2 * (ranks - 1) * hop(cluster.nodes > 1 ? cluster.inter : cluster.intra);
-  const double trees = 2 * (levels(cluster.nodes) * hop(cluster.inter) +
-                            levels(cluster.per_node) * hop(cluster.intra));
+  const double ring = 2 * (ranks - 1) * hop(cluster.nodes > 1 ? inter : cluster.intra);
+  const double trees =
+      2 * (levels(cluster.nodes) * hop(inter) + levels(cluster.per_node) * hop(cluster.intra));
   return rank.transfer(sent - between, between, seconds + std::min(ring, trees));
 }
 

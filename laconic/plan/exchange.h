@@ -7,7 +7,7 @@ namespace laconic::plan {
 // One rank in time: its communication thread, the backward pass beside it, its links.
 class Rank {
  public:
-  Rank(const Cluster& cluster, const Work& work, const Speeds& speeds);
+  Rank(const Cluster& cluster, const Work& work, const Speeds& speeds, int most_slices);
 
   const Cluster& cluster() const noexcept { return cluster_; }
   const Speeds& speeds() const noexcept { return speeds_; }
@@ -32,7 +32,10 @@ class Rank {
   bool shares_cores_;
   int useful_slices_;
   double now_ = 0, lost_ = 0;  // lost: by which coding has put off the backward pass
-  double inter_free_ = 0, intra_free_ = 0, transfer_end_ = 0;
+  // Between nodes an exchange waits for the last of these, which are alike but for their speed.
+  std::vector<Link> inter_;
+  std::vector<double> inter_free_;
+  double intra_free_ = 0, transfer_end_ = 0;
   Forecast sum_;
 };
 

@@ -24,10 +24,10 @@ Rounds Recipe::local_steps() const {
                          {variance_freeze_step, double_every, max_interval});
 }
 
-Rounds Recipe::rounds(const std::string& algorithm, const OptimizerConfig& options) const {
+Rounds Recipe::rounds(const std::string& algorithm) const {
   if (algorithm == kEveryStep) return every_step();
   if (algorithm == kLocalSteps) return local_steps();
-  return default_rounds(algorithm, steps, options);
+  return default_rounds(algorithm, steps);
 }
 
 double Recipe::volume_reduction(double dense_bits, double coded_bits) const {
@@ -40,14 +40,17 @@ double Recipe::round_reduction() const {
          static_cast<double>(local_steps().rounds()) / static_cast<double>(every_step().rounds());
 }
 
-Rounds default_rounds(const std::string& algorithm, std::int64_t steps, OptimizerConfig options) {
+Rounds default_rounds(const std::string& algorithm, std::int64_t steps) {
+  return rounds_of({.algorithm = algorithm}, steps);
+}
+
+Rounds rounds_of(OptimizerConfig config, std::int64_t steps) {
   constexpr std::int64_t kFewest = 10;  // a schedule needs some
   if (steps < kFewest)
     fail(Code::kInvalidArgument, "a run of {} steps: give at least {}, e.g. 100000", steps,
          kFewest);
-  options.algorithm = algorithm;
-  options.total_steps = steps;
-  return method_named(algorithm).rounds(validated(options), steps);
+  config.total_steps = steps;
+  return method_named(config.algorithm).rounds(validated(config), steps);
 }
 
 std::span<const Recipe> recipes() noexcept { return kRecipes; }

@@ -26,17 +26,18 @@ struct Recipe {
 
   Rounds every_step() const;   // of kEveryStep
   Rounds local_steps() const;  // of kLocalSteps
-  // Of any method: published, or its default schedule in as many steps, with these options.
-  Rounds rounds(const std::string& algorithm, const OptimizerConfig& options = {}) const;
+  // Of any method: published, or its default schedule in as many steps.
+  Rounds rounds(const std::string& algorithm) const;
   // What local steps save, as fractions.
   double volume_reduction(double dense_bits, double coded_bits) const;
   double round_reduction() const;
 };
 
-// Of a method with its default schedule in a run of so many steps, with these options. Throws
-// Error(kInvalidArgument) for fewer than 10 steps.
-Rounds default_rounds(const std::string& algorithm, std::int64_t steps,
-                      OptimizerConfig options = {});
+// Of a method with its default schedule in a run of so many steps. Throws
+// Error(kInvalidArgument) for fewer than 10.
+Rounds default_rounds(const std::string& algorithm, std::int64_t steps);
+// The same with options of its own.
+Rounds rounds_of(OptimizerConfig config, std::int64_t steps);
 
 std::span<const Recipe> recipes() noexcept;
 // Throws Error(kInvalidArgument) with the names that exist.

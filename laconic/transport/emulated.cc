@@ -100,19 +100,29 @@ class Emulated final : public Wrapper {
 }  // namespace
 
 Network::Network(int ranks, int ranks_per_node, Link between_nodes, Link inside_node)
-    : ranks_per_node_(ranks_per_node), between_(between_nodes), inside_(inside_node) {
+    : ranks_per_node_(ranks_per_node), inside_(inside_node) {
   if (ranks < 1 || ranks_per_node < 1 || ranks % ranks_per_node != 0)
     fail(Code::kInvalidArgument, "{} ranks do not divide into nodes of {}", ranks, ranks_per_node);
   check_link("between nodes", between_nodes);
   check_link("inside a node", inside_node);
   card_free_.resize(static_cast<std::size_t>(ranks / ranks_per_node));
+  between_.assign(card_free_.size(), between_nodes);
   rank_free_.resize(static_cast<std::size_t>(ranks));
 }
 
 void Network::set_between_nodes(Link link) {
   check_link("between nodes", link);
   std::lock_guard lock(mutex_);
-  between_ = link;
+  between_.assign(between_.size(), link);
+}
+
+void Network::set_between_nodes(int node, Link link) {
+  check_link("between nodes", link);
+  if (node < 0 || static_cast<std::size_t>(node) >= between_.size())
+    fail(Code::kInvalidArgument, "a link of node {} on a network of {} nodes", node,
+         between_.size());
+  std::lock_guard lock(mutex_);
+  between_[static_cast<std::size_t>(node)] = link;
 }
 
 Network::Time Network::send(int from, int to, std::size_t bytes) {
@@ -123,7 +133,7 @@ Network::Time Network::send(int from, int to, std::size_t bytes) {
   const int node = from / ranks_per_node_;
   const bool inside = node == to / ranks_per_node_;
   std::lock_guard lock(mutex_);
-  const Link& link = inside ? inside_ : between_;
+  const Link& link = inside ? inside_ : between_[static_cast<std::size_t>(node)];
   Time& free = inside ? rank_free_[static_cast<std::size_t>(from)]
                       : card_free_[static_cast<std::size_t>(node)];
   free = std::max(Clock::now(), free) + seconds(static_cast<double>(bytes) / link.bytes_per_second);

@@ -25,6 +25,8 @@ class Network {
   Network(int ranks, int ranks_per_node, Link between_nodes, Link inside_node = {});
 
   void set_between_nodes(Link link);
+  // Of one node's card alone.
+  void set_between_nodes(int node, Link link);
   // When `bytes` that rank `from` hands over now will be with rank `to`.
   std::chrono::steady_clock::time_point send(int from, int to, std::size_t bytes);
 
@@ -32,7 +34,8 @@ class Network {
   using Time = std::chrono::steady_clock::time_point;
   std::mutex mutex_;
   int ranks_per_node_;
-  Link between_, inside_;
+  std::vector<Link> between_;  // of each node's card
+  Link inside_;
   std::vector<Time> card_free_, rank_free_;
 };
 

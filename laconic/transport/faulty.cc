@@ -1,5 +1,6 @@
 #include "laconic/transport/faulty.h"
 
+#include <atomic>
 #include <deque>
 #include <vector>
 
@@ -12,8 +13,9 @@ namespace {
 class Faulty final : public Wrapper {
  public:
   struct State {
+    explicit State(Faults given) : faults(std::move(given)) {}
     Faults faults;
-    std::int64_t posted = 0;
+    std::atomic<std::int64_t> posted = 0;  // by any thread
   };
 
   template <typename Inner>
@@ -25,7 +27,7 @@ class Faulty final : public Wrapper {
 
   void post(const Exchange& exchange, std::span<const std::byte> in) override {
     const Faults& faults = state_->faults;
-    const std::int64_t number = state_->posted;
+    const std::int64_t number = state_->posted.load();
     if (faults.die_at >= 0 && number >= faults.die_at)
       fail(Code::kTransport, "injected fault: rank {} fails at exchange {}", world_rank(rank()),
            number);
@@ -63,8 +65,7 @@ class Faulty final : public Wrapper {
 }  // namespace
 
 std::unique_ptr<Transport> make_faulty(Transport& inner, Faults faults) {
-  return std::make_unique<Faulty>(
-      inner, std::make_shared<Faulty::State>(Faulty::State{std::move(faults), 0}));
+  return std::make_unique<Faulty>(inner, std::make_shared<Faulty::State>(std::move(faults)));
 }
 
 }  // namespace laconic::inline transport

@@ -93,6 +93,7 @@ class Mpi final : public Transport {
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return size_; }
   std::uint64_t host() const noexcept override { return host_; }
+  std::chrono::milliseconds timeout() const noexcept override { return config_.timeout; }
 
   void post(const Exchange& exchange, std::span<const std::byte> in) override {
     flight_.check_post(kSlots);

@@ -195,6 +195,7 @@ class Threads final : public Transport {
   }
 
   void keep(Buffer<std::byte> memory) noexcept override { group_->keep(std::move(memory)); }
+  std::chrono::milliseconds timeout() const noexcept override { return group_->timeout(); }
 
   // The first of each color makes the new group; the others copy the pointer out of its memory.
   std::unique_ptr<Transport> split(int color) override {

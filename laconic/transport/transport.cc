@@ -30,6 +30,8 @@ void Transport::keep(Buffer<std::byte> memory) noexcept {
   new (std::nothrow) Buffer<std::byte>(std::move(memory));
 }
 
+std::chrono::milliseconds Transport::timeout() const noexcept { return kDefaultTimeout; }
+
 void Transport::all_to_all(std::span<const std::byte> in, std::span<std::byte> out) {
   const auto ranks = static_cast<std::size_t>(size());
   if (in.size() % ranks != 0)

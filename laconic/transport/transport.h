@@ -68,6 +68,9 @@ class Transport {
   // that one give up. Any thread, at any time. By default it does nothing.
   virtual void idle() noexcept {}
 
+  // How long arrive and retire wait for another rank.
+  virtual std::chrono::milliseconds timeout() const noexcept;
+
   // The ranks that gave the same color, in the order of their ranks here. Collective. REQUIRES:
   // color >= 0 and nothing is in flight (throws otherwise).
   virtual std::unique_ptr<Transport> split(int color) = 0;

@@ -22,6 +22,7 @@ class Wrapper : public Transport {
   void retire() override { inner_.retire(); }
   void keep(Buffer<std::byte> memory) noexcept override { inner_.keep(std::move(memory)); }
   void idle() noexcept override { inner_.idle(); }
+  std::chrono::milliseconds timeout() const noexcept override { return inner_.timeout(); }
   std::unique_ptr<Transport> split(int color) final;
 
  protected:

@@ -37,6 +37,7 @@ _open: weakref.WeakSet = weakref.WeakSet()
 # takes the process with it.
 @atexit.register
 def _close_all() -> None:
+    _core.close_optimizers()
     for group in list(_open):
         group.close()
 

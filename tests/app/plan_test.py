@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from pathlib import Path
 
 LACONIC = ""
 CLUSTER = ["--model", "bert-base", "--nodes", "8", "--per-node", "8", "--inter", "10gbit,20us", "--intra", "600gbit,3us", "--step-ms", "90"]
@@ -50,6 +51,46 @@ class Plan(unittest.TestCase):
         self.assertAlmostEqual(coded["bytes_between_nodes"] / exact["bytes_between_nodes"], (4 + 32 / 256) / 32, delta=0.001)
         self.assertGreater(coded["memory_bytes"], exact["memory_bytes"])
         self.assertEqual(coded["shares"]["coded"], 1)
+
+    def test_local_steps_are_planned_with_their_options(self):
+        wide = ["--params", "110M", "--nodes", "4", "--inter", "100mbit,50ms", "--step-ms", "200"]
+        arms = ["local-adamw:every=50", "local-adamw:every=50:codec=int4", "local-adamw:every=50:codec=int4:delay=25", "streaming-diloco"]
+        rows = {name[0]: row for name, row in self.rows(*wide, "--optimizers", ",".join(arms)).items() if name[2] == "flat"}
+        exact, coded, late, parts = (rows[arm] for arm in arms)
+        self.assertAlmostEqual(coded["bytes_between_nodes"] / exact["bytes_between_nodes"], (4 + 32 / 256) / 32, delta=0.001)
+        self.assertAlmostEqual(exact["bytes_between_nodes"], 2 * 3 / 4 * 4 * 110e6 / 50, delta=1e5)
+        self.assertEqual(coded["bytes_between_nodes"], late["bytes_between_nodes"])
+        self.assertLess(late["seconds"], coded["seconds"])
+        self.assertLess(coded["seconds"], exact["seconds"])
+        self.assertEqual(late["spacing"], {"interval": 50, "fragments": 1, "delay": 25})
+        self.assertEqual(parts["spacing"], {"interval": 25, "fragments": 4, "delay": 12})
+        self.assertGreater(late["memory_bytes"], coded["memory_bytes"])
+
+    def test_links_may_differ_and_the_slowest_counts(self):
+        common = ["--params", "10M", "--nodes", "3", "--step-ms", "50", "--optimizers", "adamw,local-adamw"]
+        slow, mixed = self.rows(*common, "--inter", "100mbit,1ms"), self.rows(*common, "--inter", "1gbit,1ms/100mbit,1ms/1gbit,1ms")
+        for name, row in slow.items():
+            self.assertAlmostEqual(row["seconds"], mixed[name]["seconds"], places=9, msg=name)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "links"
+            file.write_text("1gbit,1ms\n\n100mbit,1ms  # by radio\n1gbit,1ms\n")
+            self.assertEqual(self.rows(*common, "--inter", f"@{file}"), mixed)
+            file.write_text("1gbit\n1gbit\n")
+            done = laconic("plan", *common, "--inter", f"@{file}")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("links of 2 nodes for 3 nodes", done.stderr)
+        self.assertIn("cannot read", laconic("plan", *common, "--inter", "@/nowhere").stderr)
+
+    def test_stragglers_cost_less_where_ranks_meet_less_often(self):
+        common = ["--params", "1M", "--nodes", "8", "--inter", "10gbit,10us", "--step-ms", "100", "--optimizers", "adamw,local-adamw:every=100"]
+        alike, apart = self.rows(*common), self.rows(*common, "--spread", "20")
+        often, rarely = (apart[name]["seconds"] - alike[name]["seconds"] for name in (("adamw", "fp32", "flat"), ("local-adamw:every=100", "fp32", "flat")))
+        self.assertGreater(often, 5 * rarely)
+        self.assertGreater(rarely, 0)
+        slow = self.plan(*common, "--slowest", "1.5")
+        self.assertTrue(any("1.5 times" in note for note in slow["notes"]), slow["notes"])
+        for row in slow["rows"]:
+            self.assertGreaterEqual(row["seconds"], 0.15)
 
     def test_the_advice_is_dense_where_the_network_is_fast_and_coded_where_it_is_slow(self):
         fast = self.plan("--params", "10000000", "--nodes", "4", "--inter", "400gbit,2us", "--step-ms", "500", "--memory-gb-per-s", "700")

@@ -20,6 +20,10 @@ SHAPES = {
     "images": (IMAGES, "one-bit-adam"),
     "signs": (TEXT, "birder"),
     "exact": (IMAGES, "adamw"),
+    # Ranks that exchange every third step, while the next ones run: checkpoints come in the middle of it.
+    "delayed": (TEXT, "local-steps:outer=nesterov:codec=int4:every=6:fragments=2:delay=3"),
+    # Ranks that are silent for most of a job.
+    "silent": (TEXT, "local-steps:every=30"),
 }
 FILE_CALLS, MPI_CALLS, SOCKET_CALLS = ("write", "fsync", "rename", "open"), ("MPI_Isend", "MPI_Irecv", "MPI_Testsome"), ("writev", "recv")
 ALONE, COMES_BACK = "kill, mpirun looks away", "kill, --max-restarts"

@@ -2,8 +2,8 @@
 // far, the median of their times in milliseconds, and every rank's resident bytes. Replicas are
 // compared every 100 steps; ends with 1 if they differ.
 //
-//   soak RANKS STEPS ELEMENTS        ranks are threads
-//   mpirun -n RANKS soak_mpi RANKS STEPS ELEMENTS
+//   soak RANKS STEPS ELEMENTS [METHOD]       ranks are threads
+//   mpirun -n RANKS soak_mpi RANKS STEPS ELEMENTS [METHOD]
 #include <fmt/ranges.h>
 #include <unistd.h>
 
@@ -45,17 +45,27 @@ float median(std::vector<float>& values) {
 struct Soak {
   std::int64_t steps;
   std::size_t elements;
+  std::string method;
+
+  laconic::OptimizerConfig config() const {
+    laconic::OptimizerConfig config{.algorithm = method,
+                                    .total_steps = steps,
+                                    .bucket_elements = elements / 3 + 1,
+                                    .verify_every = kVerifyEvery};
+    config.freeze_step = std::max<std::int64_t>(1, steps / 20);  // later steps are all of a kind
+    // Of methods with local steps: an exchange is under way in every step, of one part or another.
+    config.every = 4;
+    config.fragments = 2;
+    config.delay = 2;
+    config.codec = laconic::GradientCodec::kInt4;
+    return config;
+  }
 
   void run(laconic::Transport& world) const {
     std::vector<float> weights(elements), gradient(elements), seconds;
     seconds.reserve(kBlock);
     const auto optimizer = laconic::make_optimizer(
-        {.algorithm = "one-bit-adam",
-         .total_steps = steps,
-         .freeze_step = std::max<std::int64_t>(1, steps / 20),  // later steps are all of a kind
-         .bucket_elements = elements / 3 + 1,
-         .verify_every = kVerifyEvery},
-        {.weights = weights, .gradient = gradient, .groups = {}, .ranges = {}}, world);
+        config(), {.weights = weights, .gradient = gradient, .groups = {}, .ranges = {}}, world);
     auto random = static_cast<std::uint32_t>(world.rank() + 1);
     for (std::int64_t t = 0; t < steps; ++t) {
       for (std::size_t k = 0; k < elements; ++k) {
@@ -97,10 +107,12 @@ void start(int ranks, const Soak& soak) {
 }  // namespace
 
 int main(int count, char** words) {
-  if (count != 4) return fmt::print(stderr, "soak RANKS STEPS ELEMENTS\n"), 2;
+  if (count != 4 && count != 5)
+    return fmt::print(stderr, "soak RANKS STEPS ELEMENTS [METHOD]\n"), 2;
   try {
     start(std::atoi(words[1]),
-          {std::atoll(words[2]), static_cast<std::size_t>(std::atoll(words[3]))});
+          {std::atoll(words[2]), static_cast<std::size_t>(std::atoll(words[3])),
+           count == 5 ? words[4] : "one-bit-adam"});
   } catch (const std::exception& error) {
     fmt::print(stderr, "soak: {}\n", error.what());
     return 1;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""100,000 steps on 4 thread ranks and on 2 MPI ranks: memory stays flat, replicas equal, steps as quick as at first.
+"""100,000 steps on 4 thread ranks and on 2 MPI ranks, of 1-bit Adam and of local steps with a delay: memory stays flat, replicas equal, steps as quick as at first.
 
     soak.py [--steps N] [--build build] [--record]     --record writes bench/results/soak.json; exits with 1 if one does not hold
 
@@ -21,6 +21,8 @@ TURN = 0.25  # seconds
 LEAST = 20_000  # steps
 GROWTH, SLOWER = 2.0, 5.0  # percent: of resident memory after the first tenth; of a step, the last tenth against the second
 COMMANDS = {"threads": ["{}/soak", "4"], "mpi": ["mpirun", "-n", "2", "{}/soak_mpi", "2"]}
+DELAYED = "local-steps"  # an exchange is always under way, on a thread of its own
+RUNS = {**{engine: (engine, []) for engine in COMMANDS}, **{f"{engine}, {DELAYED}": (engine, [DELAYED]) for engine in COMMANDS}}
 
 
 class Run:
@@ -45,12 +47,13 @@ def milliseconds(blocks):
     return statistics.median(block["ms"] for block in blocks)
 
 
-def soak(engine, build, steps, work):
-    command = [word.format(f"{build}/tests") for word in COMMANDS[engine]] + [str(steps), str(ELEMENTS)]
+def soak(name, build, steps, work):
+    engine, method = RUNS[name]
+    command = [word.format(f"{build}/tests") for word in COMMANDS[engine]] + [str(steps), str(ELEMENTS), *method]
     with contextlib.ExitStack() as stack:
-        old = Run(command, work / f"{engine}-old", steps, stack)
+        old = Run(command, work / f"{engine}{len(method)}-old", steps, stack)
         old.until(9)
-        young = Run(command, work / f"{engine}-young", steps, stack)
+        young = Run(command, work / f"{engine}{len(method)}-young", steps, stack)
         young.until(1)
         while old.program.go(TURN):
             young.program.go(TURN)
@@ -58,7 +61,7 @@ def soak(engine, build, steps, work):
         settled = old.after(1)
     growth = max(max(block["resident"][rank] for block in settled) / settled[0]["resident"][rank] - 1 for rank in range(len(settled[0]["resident"])))
     own_second = milliseconds(block for block in settled if block["step"] <= steps / 5)
-    return {"engine": engine, "ranks": len(settled[0]["resident"]), "steps": settled[-1]["step"], "elements": ELEMENTS, "replica_checks": steps // 100, "drift": 0,
+    return {"engine": name, "ranks": len(settled[0]["resident"]), "steps": settled[-1]["step"], "elements": ELEMENTS, "replica_checks": steps // 100, "drift": 0,
             "rss_mib": settled[0]["resident"][0] / 2**20, "rss_growth_percent": 100 * growth, "step_ms_second_tenth": second, "step_ms_last_tenth": last,
             "slower_percent": 100 * (last / second - 1), "step_ms_second_tenth_at_its_time": own_second}
 
@@ -73,11 +76,11 @@ def main():
         parser.error(f"--steps {options.steps}: a tenth of it is too short to be timed, give at least {LEAST}")
     work, rows = ROOT / ".run/soak", []
     work.mkdir(parents=True, exist_ok=True)
-    for engine in COMMANDS:
+    for name in RUNS:
         try:
-            rows.append(soak(engine, options.build, options.steps, work))
+            rows.append(soak(name, options.build, options.steps, work))
         except subprocess.CalledProcessError as error:
-            sys.exit(f"soak: {engine} ended with {error.returncode}")
+            sys.exit(f"soak: {name} ended with {error.returncode}")
         print(rows[-1], flush=True)
     if options.record:
         record("soak", "./run faults soak", rows)

@@ -54,6 +54,23 @@ def test_a_rank_that_never_makes_its_optimizer_is_named():
     assert re.search(r"RankMissing: rank 1 died, left or did not arrive within 3 s", out), out + errors
 
 
+def test_a_rank_that_dies_between_exchanges_is_named_although_nothing_is_sent():
+    ranks = ranks_of(3, "silent", "killed")
+    outputs = [rank.communicate(timeout=120) for rank in ranks]
+    assert ranks[2].returncode == -signal.SIGKILL
+    for out, errors in outputs[:2]:
+        assert re.search(r"RankMissing: between exchanges: rank 2 died, left or did not arrive within 3 s", out), out + errors
+        assert float(re.search(r"after ([\d.]+) s", out)[1]) < 15
+
+
+def test_a_rank_that_is_busy_between_exchanges_is_alive_and_all_end_in_peace():
+    ranks = ranks_of(3, "silent", "late")
+    outputs = [rank.communicate(timeout=120) for rank in ranks]
+    for rank, (out, errors) in enumerate(outputs):
+        assert f"rank {rank} took 100 steps" in out, out + errors
+        assert ranks[rank].returncode == 0, out + errors
+
+
 def test_a_job_that_torchrun_starts_again_does_not_look_for_the_dead():
     done = torchrun(2, MORTAL, "restarted", options=["--max-restarts=1"])
     assert len(set(re.findall(ENDS, done.stdout))) == 2, done.stdout + done.stderr

@@ -1,5 +1,5 @@
-"""Ranks that may die. mortal.py killed|late|interrupted overlap|plain; mortal.py resumed FOLDER; mortal.py
-leaves|absent|restarted|hooked."""
+"""Ranks that may die. mortal.py killed|late|interrupted overlap|plain; mortal.py resumed FOLDER; mortal.py silent
+killed|late; mortal.py leaves|absent|restarted|hooked."""
 import faulthandler
 import hashlib
 import os
@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from models import flat, loss_of, network, train  # noqa: E402
 
 import laconic  # noqa: E402
+from laconic import _core  # noqa: E402
 
 
 def dies(what, overlap):
@@ -103,6 +104,35 @@ def hooked():
     os._exit(0)
 
 
+def silent(how):
+    """Ranks of local steps that exchange nothing for long. killed: the last one dies; late: it is busy for longer than the timeout, then all end, one after the other."""
+    global core
+    laconic.init_process_group(timeout=timedelta(seconds=60))
+    rank, last = dist.get_rank(), dist.get_world_size() - 1
+    transport, _ = laconic.transport.connect(timeout=timedelta(seconds=3))
+    weights = torch.zeros(1000)
+    options = {"algorithm": "local-steps", "every": "1000000", "bucket_elements": "1000"}
+    gradient = torch.ones(1000)
+    core = _core.Optimizer(options, weights.numpy(), gradient.numpy(), [("all", 1000, True)], [("all", 0, 1000)], False, transport)
+    begin = time.monotonic()
+    try:
+        for step in range(200 if how == "killed" else 100):
+            core.begin([(0.01, 0.0)])
+            core.step()
+            time.sleep(0.05)
+            if step == 4 and rank == last:
+                os.kill(os.getpid(), signal.SIGKILL) if how == "killed" else time.sleep(5)
+    except laconic.Error as error:
+        print(f"{type(error).__name__}: {error} after {time.monotonic() - begin:.1f} s", flush=True)
+        store = dist.distributed_c10d._get_default_store()
+        store.set(f"over{rank}", "1")
+        if rank == 0:
+            store.wait([f"over{other}" for other in range(last)], timedelta(seconds=60))
+        os._exit(0)
+    print(f"rank {rank} took {step + 1} steps", flush=True)
+    time.sleep(1.5 * rank)  # and the interpreter ends while `core` lives
+
+
 def absent():
     """The last rank never makes its optimizer."""
     laconic.init_process_group(timeout=timedelta(seconds=60))
@@ -172,5 +202,5 @@ def leaves():
 
 if __name__ == "__main__":
     faulthandler.dump_traceback_later(90, exit=True)
-    parts = (resumed, leaves, absent, restarted, interrupted, hooked)
+    parts = (resumed, leaves, absent, restarted, interrupted, hooked, silent)
     {part.__name__: part for part in parts}.get(sys.argv[1], lambda *rest: dies(sys.argv[1], *rest))(*sys.argv[2:])

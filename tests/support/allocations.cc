@@ -1,5 +1,6 @@
 #include "tests/support/allocations.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
@@ -7,9 +8,11 @@
 namespace {
 
 thread_local std::uint64_t count = 0;
+std::atomic<std::uint64_t> everywhere = 0;
 
 void* allocate(std::size_t bytes, std::size_t alignment) {
   ++count;
+  everywhere.fetch_add(1, std::memory_order_relaxed);
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
   if (memory == nullptr) throw std::bad_alloc();
@@ -19,6 +22,7 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
 }  // namespace
 
 std::uint64_t laconic::allocations() noexcept { return count; }
+std::uint64_t laconic::allocations_of_all_threads() noexcept { return everywhere.load(); }
 
 // The other forms call these.
 void* operator new(std::size_t bytes) { return allocate(bytes, alignof(std::max_align_t)); }

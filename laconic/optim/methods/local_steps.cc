@@ -58,7 +58,10 @@ Rounds rounds_of(const C& config, std::int64_t steps) {
   for (std::int64_t t = 1; t <= rest; ++t) parts += fragment_at(config, t) >= 0 ? 1 : 0;
   const std::int64_t whole = (parts + config.fragments - 1) / config.fragments;
   const bool exact = is_exact(gradient_codec(config));
-  return {.steps = steps, .dense = exact ? whole : 0, .coded = exact ? 0 : whole};
+  return {.steps = steps,
+          .dense = exact ? whole : 0,
+          .coded = exact ? 0 : whole,
+          .fragments = config.fragments > 1 ? parts : 0};
 }
 
 std::string inner_names() {
@@ -307,7 +310,8 @@ Method local_steps_method() {
       .complete = complete,
       .spacing =
           [](const C& config) {
-            return Spacing{static_cast<int>(config.fragments), config.delay};
+            return Spacing{static_cast<int>(config.fragments), config.delay,
+                           (config.every + config.fragments - 1) / config.fragments};
           },
       .make_rule = [](const Bucket& bucket) -> std::unique_ptr<Rule> {
         return std::make_unique<LocalRule>(bucket);

@@ -20,13 +20,12 @@ def _prepared(
     nodes: int,
     per_node: int = 1,
     shards: int = 0,
-    inter: str | tuple[float, float] | None = None,
+    inter: str | tuple[float, float] | list[str | tuple[float, float]] | None = None,
     intra: str | tuple[float, float] | None = None,
     exchange: str = "flat",
     form: str = "two-round",
     bf16: bool = False,
     dense_codec: str = "",
-    momentum_sync_every: int = 0,
     total_steps: int = 100_000,
     recipe: str = "",
     backward_share: float = 2 / 3,
@@ -36,20 +35,31 @@ def _prepared(
     ready: Sequence[float] = (),
     speeds: dict[str, float] | None = None,
     slices: int = 8,  # those of an exchange over torch.distributed
-) -> tuple[_core.Scene, _core.Method, _core.Length]:
+    options: dict[str, Any] | None = None,
+    spread: float = 0,
+    slowest: float = 1,
+) -> tuple[_core.Scene, _core.Method, int, str]:
     scene = _core.Scene()
     scene.nodes, scene.per_node = nodes, per_node
-    for set_link, given in ((scene.set_inter, inter), (scene.set_intra, intra)):
-        set_link(*((math.inf, 0.0) if given is None else link(given) if isinstance(given, str) else given))
+    if isinstance(inter, list):
+        scene.set_inter_of([_link(one) for one in inter])
+    else:
+        scene.set_inter(*_link(inter))
+    scene.set_intra(*_link(intra))
     scene.set_work(parameters, step_seconds, backward_share, bucket_elements, slices, shares_cores)
     if shards:
         scene.shard(shards)
     scene.set_ready(list(ready))
+    scene.set_stragglers(spread, slowest)
     for name, seconds in (speeds or {}).items():
         scene.set_speed(name, seconds)
     scene.code_faster(threads)
-    method = _core.Method(optimizer, exchange, form, bf16, dense_codec)
-    return scene, method, _core.Length(total_steps, momentum_sync_every, recipe)
+    own = {name: str(value) for name, value in (options or {}).items()}
+    return scene, _core.Method(optimizer, exchange, form, bf16, dense_codec, own), total_steps, recipe
+
+
+def _link(given: str | tuple[float, float] | None) -> tuple[float, float]:
+    return (math.inf, 0.0) if given is None else link(given) if isinstance(given, str) else given
 
 
 def predict(optimizer: str, **options: Any) -> dict[str, Any]:
@@ -58,12 +68,14 @@ def predict(optimizer: str, **options: Any) -> dict[str, Any]:
     `optimizer`: any of `laconic methods`; random signs have a `form`: two-round, single-round, count.
     Needed: `parameters`, `step_seconds` (forward and backward of one rank), `nodes`. Else: `per_node` (ranks, 1); `shards` (FSDP over
     so many ranks of a node, laconic between nodes: seconds, bytes and memory are then of a rank and its shard); `inter`,
-    `intra` (links: "10gbit,20us" or (bytes a second, seconds); one without limits); `exchange` (flat; nodes: exact inside a
+    `intra` (links: "10gbit,20us" or (bytes per second, seconds); one without limits; `inter` also a list, one for each node); `exchange` (flat; nodes: exact inside a
     node; all-reduce: what others offer for dense steps); `bf16` (dense steps), or `dense_codec` (fp32, bf16, int8, int4: the
-    same in methods with that option); `momentum_sync_every` (0: never; distributed-lion); `total_steps` (100,000, for the default schedules) or a published `recipe`;
+    same in methods with that option); `total_steps` (100,000, for the default schedules) or a published `recipe`;
     `backward_share` (2/3); `bucket_elements`; `threads` (1, of the recorded coding speed, or of `speeds`, as `laconic plan
     --probe --json` gives them); `shares_cores` (coding takes turns with backward);
-    `ready` (the share of backward after which each bucket is ready; else in proportion); `slices` (8, of a long message).
+    `ready` (the share of backward after which each bucket is ready; else in proportion); `slices` (8, of a long message);
+    `options` (of the optimizer, as {"every": 50, "codec": "int4"}); stragglers: `spread` (the standard deviation of step times
+    as a share of them) and `slowest` (how many times as long one rank always takes).
 
     >>> import laconic.plan
     >>> cluster = dict(parameters=110_000_000, step_seconds=0.09, nodes=8, per_node=8, inter="1gbit,20us", intra="600gbit")
