@@ -17,8 +17,8 @@ Pipeline::Pipeline(std::size_t elements, const Nodes& nodes, const Layout& layou
       nodes_(nodes),
       layout_(layout),
       coder_(std::move(coder)),
-      inside_(nodes.inside.get()),
-      between_(&nodes.between()),
+      inside_(nodes.inside.get(), nodes.timeline, true),
+      between_(&nodes.between(), nodes.timeline),
       part_(times(nodes.per_node, 1)) {
   const std::size_t slices = layout_.slices();
   if (slices == 0) return;
@@ -61,6 +61,7 @@ void Pipeline::share(std::size_t slice, const Source& source) {
   const std::size_t size = sizes(slice).share;
   const std::size_t block = times(nodes_.nodes, size);
   const auto out = shared_.prepare(slice, times(nodes_.per_node, block));
+  const TimeSpan noted(nodes_.timeline, "share", Timeline::kExchange);
   for (int shard = 0; shard < nodes_.per_node; ++shard)
     for (int chunk = 0; chunk < nodes_.nodes; ++chunk)
       coder_->share(layout_.range(shard, chunk, slice), source,
@@ -73,6 +74,7 @@ void Pipeline::encode(std::size_t slice, const Source& source) {
   const Sizes size = sizes(slice);
   if (hierarchical()) shares = inside_.arrive(times(nodes_.nodes, size.share));
   const auto out = encoded_.prepare(slice, times(nodes_.nodes, size.up));
+  const TimeSpan noted(nodes_.timeline, "encode", Timeline::kExchange);
   for (int chunk = 0; chunk < nodes_.nodes; ++chunk) {
     const Range range = layout_.range(nodes_.local, chunk, slice);
     const auto to = out.subspan(times(chunk, size.up), size.up);
@@ -89,6 +91,7 @@ void Pipeline::encode(std::size_t slice, const Source& source) {
 void Pipeline::combine(std::size_t slice) {
   const auto out = combined_.prepare(slice, sizes(slice).down);
   const auto messages = between_.arrive(sizes(slice).up);
+  const TimeSpan noted(nodes_.timeline, "combine", Timeline::kExchange);
   coder_->combine(layout_.range(nodes_.local, nodes_.node, slice), messages, out);
   combined_.post(slice);
 }
@@ -97,6 +100,7 @@ void Pipeline::decode(std::size_t slice, const Sink& sink) {
   const std::size_t size = sizes(slice).down;
   const auto arrived =
       hierarchical() ? inside_.arrive(times(nodes_.nodes, size)) : between_.arrive(size);
+  const TimeSpan noted(nodes_.timeline, "decode", Timeline::kExchange);
   for (int shard = 0; shard < nodes_.per_node; ++shard)
     for (int chunk = 0; chunk < nodes_.nodes; ++chunk) {
       const std::byte* message =

@@ -21,6 +21,7 @@
 #include "laconic/optim/schedule.h"
 #include "laconic/optim/tensors.h"
 #include "laconic/transport/metered.h"
+#include "laconic/transport/timeline.h"
 
 namespace laconic::inline optim {
 namespace {
@@ -37,6 +38,7 @@ class FlatOptimizer final : public Optimizer {
         device_(make_host_device(config_.threads)),
         schedule_(method_.make_schedule(config_)) {
     agree_on_setup(*metered_, config_, model_);
+    nodes_.timeline = &timeline_;
     if (spacing_.delay > 0) {
       courier_ = std::make_unique<Courier>(transport_, config_);
       record_.follow(*courier_);
@@ -46,7 +48,10 @@ class FlatOptimizer final : public Optimizer {
         !dense() && transport_.size() > 1 && nodes_.nodes > 1 && spacing_.delay == 0;
     const bool chooses = coded_ways && config_.exchange == ExchangeForm::kAuto;
     may_switch_ = coded_ways && (chooses || config_.guard);
-    if (chooses && nodes_.per_node > 1) flat_ = make_nodes(*metered_, kFlat);
+    if (chooses && nodes_.per_node > 1) {
+      flat_ = make_nodes(*metered_, kFlat);
+      flat_.timeline = &timeline_;
+    }
     if (model_.may_rest) rest_ = std::make_unique<Rest>(model_, *metered_, spacing_.fragments);
     shadow_.ranges = model_.ranges;
     shadow_.sums.resize(model_.ranges.size());
@@ -94,6 +99,7 @@ class FlatOptimizer final : public Optimizer {
     if (!begun_) fail(Code::kInvalidArgument, "ready before begin: give the learning rate first");
     if (bucket < 0 || bucket >= buckets())
       fail(Code::kInvalidArgument, "bucket {}: there are {}", bucket, buckets());
+    note_backward("backward", bucket);
     queue_->ready(bucket, !waits_for_all() && acts());
   }
 
@@ -103,6 +109,7 @@ class FlatOptimizer final : public Optimizer {
       fail(Code::kInvalidArgument,
            "this step cannot be undone: only exact methods with Model::deferred can");
     begun_ = false;
+    note_backward("backward", -1);
     if (rest_) rest_->all_known();
     bool taken = true;
     if (waits_for_all()) {
@@ -112,6 +119,7 @@ class FlatOptimizer final : public Optimizer {
       if (defers()) taken = finish_deferred(wish);
     }
     if (taken && acts() && tensors_) tensors_->move(step_, rules_, rest_.get());
+    note_backward("step waits", -1);
     if (taken) count();
     report(taken);
     note_weights();
@@ -225,6 +233,8 @@ class FlatOptimizer final : public Optimizer {
   const StepStats& stats() const noexcept override { return record_.stats; }
   std::int64_t steps_taken() const noexcept override { return record_.stats.step; }
   const Totals& totals() const noexcept override { return record_.totals; }
+  void trace(bool on) override { on ? timeline_.start() : timeline_.stop(); }
+  std::string traced() const override { return timeline_.json(transport_.rank()); }
 
   std::string describe() const override {
     return fmt::format("{}, {} parameters in {} bucket(s), {}", method_.name, model_.weights.size(),
@@ -233,6 +243,14 @@ class FlatOptimizer final : public Optimizer {
   }
 
  private:
+  // The time since the last such note, or since begin().
+  void note_backward(const char* what, int bucket) {
+    if (!timeline_.on()) return;
+    const Timeline::Time now = Timeline::Clock::now();
+    if (noted_ != Timeline::Time{}) timeline_.add(what, Timeline::kBackward, bucket, noted_, now);
+    noted_ = now;
+  }
+
   void look_for_writes() {
     if (!watches()) return;
     const NamedRange* written = watch_.written();
@@ -251,6 +269,7 @@ class FlatOptimizer final : public Optimizer {
 
   // A step of one bucket, on the queue's thread.
   void work(int b) {
+    timeline_.set_bucket(b);
     if (step_.freezes) rule(b).freeze();
     if (defers()) return rule(b).average(step_);
     if (method_.spacing) {
@@ -332,6 +351,8 @@ class FlatOptimizer final : public Optimizer {
     record_.begin();
     if (codes()) record_.stats.exchange = paths_.choose(step_.kind);
     begun_ = true;
+    timeline_.set_step(step_.t);
+    noted_ = timeline_.on() ? Timeline::Clock::now() : Timeline::Time{};
     if (rest_) rest_->begin();
     queue_->begin();
   }
@@ -399,6 +420,8 @@ class FlatOptimizer final : public Optimizer {
   Rates rates_{model_};
   Transport& transport_;
   Traffic traffic_;
+  Timeline timeline_;
+  Timeline::Time noted_{};  // in this step, on the caller's thread
   std::unique_ptr<Transport> metered_;
   Nodes nodes_, flat_;  // flat_.world is null unless buckets may choose it
   bool may_switch_ = false;
