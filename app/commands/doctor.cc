@@ -47,6 +47,16 @@ json coding_of_targets() {
   return all;
 }
 
+// Powers of two up to all cores.
+json scaling() {
+  json all = json::array();
+  for (int threads = 1;; threads = std::min(2 * threads, cores())) {
+    all.push_back(
+        {{"threads", threads}, {"gelements_per_s", 1e-9 * plan::measure_encoding(threads)}});
+    if (threads == cores()) return all;
+  }
+}
+
 json hardware() {
   const plan::MemorySpeed memory = plan::measure_memory();
   const json coding = coding_of_targets();
@@ -61,7 +71,8 @@ json hardware() {
           {"encode_gelements_per_s", coding[0]["encode_gelements_per_s"]},
           {"decode_gelements_per_s", coding[0]["decode_gelements_per_s"]},
           {"one_bit_step_gelements_per_s", coding[0]["one_bit_step_gelements_per_s"]},
-          {"coding", coding}};
+          {"coding", coding},
+          {"scaling", scaling()}};
 }
 
 json network() {
@@ -126,6 +137,10 @@ void print_machine(const json& m) {
         one["target"].get<std::string>(), one["encode_gelements_per_s"].get<double>(),
         one["decode_gelements_per_s"].get<double>(),
         kBertBase / one["one_bit_step_gelements_per_s"].get<double>() / 1e6);
+  fmt::print("threads    encode momentum together, billion elements/s:");
+  for (const json& one : m["scaling"])
+    fmt::print(" {} {:.2f}{}", one["threads"].get<int>(), one["gelements_per_s"].get<double>(),
+               &one == &m["scaling"].back() ? "\n" : ",");
 }
 
 void print_network(const json& n) {
