@@ -152,6 +152,10 @@ void bind_means(nb::module_& module) {
       .def_prop_ro("bytes_sent", &OneMean::bytes)
       .def_prop_ro("bad_blocks", &OneMean::bad_blocks);
   module.def("gradient_codecs", &gradient_codecs);
+  module.def("mean_codecs", [] {
+    const auto all = mean_codecs();
+    return std::vector<std::string>(all.begin(), all.end());
+  });
 }
 
 }  // namespace laconic::python

@@ -308,6 +308,9 @@ void bind_optimizer(nb::module_& module) {
           "restored", [](Handle& self) { self->restored(); }, Release())
       .def("stats", &stats)
       .def("totals", &totals)
+      .def(
+          "trace", [](Handle& self, bool on) { self->trace(on); }, "on"_a)
+      .def("traced", [](const Handle& self) { return self->traced(); })
       .def("describe", [](const Handle& self) { return self->describe(); })
       .def("config", [](const Handle& self) { return to_text(self->config()); })
       .def("state", &state);

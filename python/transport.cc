@@ -1,5 +1,6 @@
 #include "python/transport.h"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include "laconic/core/error.h"
@@ -61,11 +62,14 @@ void PythonTransport::post(const Exchange& exchange, std::span<const std::byte> 
 
 Blocks PythonTransport::arrive() {
   flight_.check_arrive();
-  const auto address = with_interpreter([&] { return nb::cast<std::uintptr_t>(arrive_()); });
+  const auto [address, own] = with_interpreter(
+      [&] { return nb::cast<std::pair<std::uintptr_t, std::uintptr_t>>(arrive_()); });
   const Posted& posted = posted_[flight_.arrived++ % kSlots];
   const std::size_t stride = posted.kind == Kind::kBroadcast ? 0 : posted.block;
-  const auto* first = reinterpret_cast<const std::byte*>(address);
-  for (std::size_t r = 0; r < blocks_.size(); ++r) blocks_[r] = first + r * stride;
+  // An integer: the place of a block that is elsewhere may lie outside of all memory.
+  for (std::size_t r = 0; r < blocks_.size(); ++r)
+    blocks_[r] = reinterpret_cast<const std::byte*>(address + r * stride);
+  if (own != 0) blocks_[static_cast<std::size_t>(rank_)] = reinterpret_cast<const std::byte*>(own);
   return {blocks_.data(), posted.block};
 }
 

@@ -12,7 +12,8 @@ namespace laconic::python {
 
 // A Transport whose bytes are moved by a Python object, laconic.transport.Group: rank, size, host and
 // timeout; post(kind, root, address, bytes), arrive() -> the address of the blocks, which lie one
-// after the other (one for all ranks after a broadcast), split(color), interrupt(exception). Any
+// after the other (one for all ranks after a broadcast), and that of the own one where it lies
+// elsewhere, else 0; split(color), interrupt(exception). Any
 // thread may call; the interpreter's lock is taken for each call only. What Python raises becomes
 // laconic::Error with the code that the exception carries, else kTransport; what is no Exception
 // (KeyboardInterrupt) stays what it is. Ranks that post messages of different lengths are not

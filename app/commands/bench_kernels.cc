@@ -1,6 +1,5 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <functional>
 
@@ -314,7 +313,7 @@ std::vector<Case> cases(KernelArrays& a) {
 void verify() {
   constexpr std::size_t kSize = 3 * kBlock;
   std::vector<std::uint64_t> expected;
-  const std::string best = k::target();
+  const std::string best = k::targets().front();
   for (const std::string& target : k::targets()) {
     k::set_target(target);
     KernelArrays arrays(kSize);
@@ -339,20 +338,11 @@ void verify() {
   k::set_target("");
 }
 
-// The target's name: as Highway has it, or as CPUs do, in any case; others stay as they are.
-std::string target_of(std::string name) {
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
-  for (const std::string& each : k::targets())
-    if (each == name || (name == "AVX512" && each.starts_with("AVX3"))) return each;
-  return name;
-}
-
 void run(const KernelsOptions& options) {
-  const std::string target = target_of(options.target);
-  k::set_target(target);  // an error before anything is measured
-  k::set_target("");
+  run_on(options.target);  // an error before anything is measured
+  const std::string target = k::target();
   verify();
-  if (!target.empty()) k::set_target(target);
+  k::set_target(target);
   KernelArrays arrays(options.elements);
   Rows rows(options.elements, options.repeats, options.json);
   for (const Case& one : cases(arrays)) {
@@ -377,8 +367,7 @@ void add_bench_kernels(CLI::App& bench) {
   command->add_option("--repeats", options->repeats, "Timed runs of each")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--target", options->target,
-                      "Run on this instruction set: avx512, avx2, sse4, scalar");
+  add_target(*command, options->target);
   command->add_flag("--json", options->json, "An array of objects instead of a table");
   command->callback([options] { run(*options); });
 }

@@ -2,255 +2,17 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <cmath>
-#include <cstring>
-#include <nlohmann/json.hpp>
+#include <algorithm>
+#include <map>
 #include <optional>
-#include <thread>
 
 #include "app/commands/commands.h"
-#include "app/mpi.h"
-#include "app/timing.h"
-#include "app/units.h"
-#include "laconic/collective/mean.h"
-#include "laconic/core/buffer.h"
+#include "app/commands/mean_rank.h"
 #include "laconic/core/error.h"
-#include "laconic/core/hash.h"
-#include "laconic/transport/metered.h"
 #include "laconic/transport/threads.h"
 
 namespace laconic::app::commands {
 namespace {
-
-struct MeanOptions {
-  std::string kind = "one-bit", codec = "sign", codec_down, form = "two-round",
-              transport = "threads", emulate, wire = "fp32";
-  std::size_t elements = std::size_t{4} << 20, scale_block = 4096;
-  int ranks = 2, ranks_per_node = 0, repeats = 7, threads = 0;
-  bool json = false;
-};
-
-// The codec of a kind; `coded` leaves the choice to --codec.
-std::string codec_of(const MeanOptions& options) {
-  if (options.kind == "coded") return options.codec;
-  if (options.kind == "dense") return options.wire;
-  return options.kind == "one-bit" ? "sign" : options.kind;
-}
-
-MeanConfig config_of(const MeanOptions& options) {
-  MeanConfig config{.codec = codec_of(options),
-                    .codec_down = options.kind == "coded" ? options.codec_down : "",
-                    .elements = options.elements,
-                    .scale_block = options.scale_block,
-                    .seed = 1};
-  config.form = options.form == "two-round"      ? RandomForm::kTwoRound
-                : options.form == "single-round" ? RandomForm::kSingleRound
-                                                 : RandomForm::kCount;
-  return config;
-}
-
-// Values in [-1, 1) that any rank can compute for any other.
-float value_of(int rank, std::size_t element) {
-  const auto r =
-      philox({static_cast<std::uint32_t>(Stream::kData), static_cast<std::uint32_t>(rank),
-              static_cast<std::uint32_t>(element >> 32), static_cast<std::uint32_t>(element)},
-             {7, 7});
-  return static_cast<float>(static_cast<std::int32_t>(r[0])) * 0x1p-31F;
-}
-
-// Weights that see a misplaced element.
-double weight_of(std::size_t element) { return 1.0 + static_cast<double>(element * 7 % 11); }
-
-template <typename T>
-T greatest(Transport& transport, const T& mine) {
-  const auto all = transport.gather(mine);
-  return *std::max_element(all.begin(), all.end());
-}
-
-// One rank of the benchmark.
-class Rank {
- public:
-  Rank(const MeanOptions& options, Transport& engine, std::shared_ptr<Network> network,
-       MpiSession* mpi)
-      : options_(options),
-        engine_(engine),
-        mpi_(mpi),
-        codec_(codec_of(options)),
-        device_(make_host_device(
-            options.threads > 0
-                ? options.threads
-                : std::max(1,
-                           static_cast<int>(std::thread::hardware_concurrency()) / engine.size()))),
-        values_(options.elements),
-        work_(options.elements) {
-    Transport* below = &engine;
-    if (network) {
-      emulated_ = make_emulated(engine, std::move(network));
-      below = emulated_.get();
-    }
-    metered_ = make_metered(*below, traffic_, std::max(0, options.ranks_per_node));
-    nodes_ = make_nodes(*metered_, options.ranks_per_node);
-    mean_ = make_mean(config_of(options), nodes_, *device_);
-    for (std::size_t i = 0; i < options.elements; ++i) values_[i] = value_of(engine.rank(), i);
-  }
-
-  nlohmann::json run(double* limit_rate) {
-    const bool verified = verify();
-    std::vector<double> ours, theirs;
-    const Traffic before = traffic_;
-    double spent = 0;
-    int runs = 0;
-    for (; runs < options_.repeats && (runs < 3 || spent < 30); ++runs) {
-      reset();
-      spent +=
-          ours.emplace_back(greatest(engine_, seconds_of([&] { mean_->reduce(work_.span()); })));
-      if (mpi_ == nullptr) continue;
-      reset();
-      theirs.push_back(greatest(engine_, seconds_of([&] { mpi_->all_reduce(work_.span()); })));
-    }
-    return row(verified, Sample(ours), theirs, per_run(before, runs), limit_rate);
-  }
-
- private:
-  void reset() {
-    if (!values_.empty()) std::memcpy(work_.data(), values_.data(), 4 * values_.size());
-    engine_.gather(0);  // all start together
-  }
-
-  bool verify() {
-    reset();
-    mean_->reduce(work_.span());
-    const auto hash = hash64(std::as_bytes(work_.span()));
-    const auto hashes = engine_.gather(hash);
-    if (std::any_of(hashes.begin(), hashes.end(), [&](auto other) { return other != hash; }))
-      return false;
-    const bool good = codec_ == "fp32" || codec_ == "bf16" ? exact()
-                      : codec_ == kVote                    ? counted()
-                                                           : lawful();
-    const auto all = engine_.gather(static_cast<int>(good));
-    return std::all_of(all.begin(), all.end(), [](int one) { return one != 0; });
-  }
-
-  // Sums are exact then, what travels is not.
-  bool rounds_to_bf16() const { return codec_ == "bf16" || options_.codec_down == "bf16"; }
-
-  // Each rank looks at its own stripe.
-  bool exact() const {
-    const auto ranks = static_cast<std::size_t>(engine_.size()),
-               me = static_cast<std::size_t>(engine_.rank());
-    const double tolerance = rounds_to_bf16() ? 0x1p-7 : 1e-6;
-    for (std::size_t i = me; i < options_.elements; i += ranks) {
-      double sum = 0;
-      for (int r = 0; r < engine_.size(); ++r) sum += value_of(r, i);
-      if (std::abs(sum / engine_.size() - static_cast<double>(work_[i])) > tolerance) return false;
-    }
-    return true;
-  }
-
-  // Of the first exchange, whose step is 0.
-  bool counted() const {
-    const auto ranks = static_cast<std::size_t>(engine_.size()),
-               me = static_cast<std::size_t>(engine_.rank());
-    for (std::size_t i = me; i < options_.elements; i += ranks) {
-      const float tie = i % 2 == 0 ? 1.0F : -1.0F;
-      int sum = 0;
-      for (int r = 0; r < engine_.size(); ++r) {
-        const float value = value_of(r, i);
-        sum += (value == 0 ? tie : value) > 0 ? 1 : -1;
-      }
-      const float wanted = options_.form == "count"
-                               ? static_cast<float>(sum) / static_cast<float>(ranks)
-                           : sum == 0 ? tie
-                                      : std::copysign(1.0F, static_cast<float>(sum));
-      if (std::abs(wanted - work_[i]) > 1e-6F) return false;
-    }
-    return true;
-  }
-
-  // What went in equals what came out and the residuals; random signs keep none, but have their
-  // law.
-  bool lawful() {
-    double in = 0, out = 0, kept = 0, size = 0, noise = 0;
-    for (std::size_t i = 0; i < options_.elements; ++i) {
-      in += weight_of(i) * static_cast<double>(values_[i]) / engine_.size();
-      out += weight_of(i) * static_cast<double>(work_[i]);
-      size += weight_of(i);
-      noise += weight_of(i) * weight_of(i);
-    }
-    for (const State& state : mean_->state()) {
-      const double share = state.spread == Spread::kMean ? 1.0 / nodes_.nodes : 1.0;
-      for (std::size_t i = 0; i < state.values.size(); ++i)
-        kept += share * weight_of(state.begin + i) * static_cast<double>(state.values[i]);
-    }
-    double total = 0;
-    for (const double part : engine_.gather(in - kept)) total += part;
-    const double rounding = rounds_to_bf16() ? 0x1p-7 : 1e-6;
-    const double allowed = codec_ != "random-sign" ? rounding * size : 6 * std::sqrt(noise);
-    return std::abs(total - out) <= allowed + 1e-9;
-  }
-
-  struct PerRun {
-    std::uint64_t bytes, inside, between, rounds;
-  };
-  PerRun per_run(const Traffic& before, int runs) {
-    const auto a = before.total(), b = traffic_.total();
-    const auto n = static_cast<std::uint64_t>(runs);
-    const PerRun mine{(b.bytes() - a.bytes()) / n, (b.bytes_inside - a.bytes_inside) / n,
-                      (b.bytes_between - a.bytes_between) / n, (b.rounds - a.rounds) / n};
-    PerRun most = mine;
-    for (const PerRun& other : engine_.gather(mine)) {
-      most.bytes = std::max(most.bytes, other.bytes);
-      most.inside = std::max(most.inside, other.inside);
-      most.between = std::max(most.between, other.between);
-    }
-    return most;
-  }
-
-  nlohmann::json row(bool verified, const Sample& took, const std::vector<double>& theirs,
-                     const PerRun& sent, const double* limit_rate) const {
-    nlohmann::json row{
-        {"kind", options_.kind},
-        {"what", mean_->describe()},
-        {"transport", options_.transport},
-        {"elements", options_.elements},
-        {"ranks", engine_.size()},
-        {"ranks_per_node", nodes_.per_node},
-        {"threads_per_rank", device_->pool().threads()},
-        {"seconds", took.median},
-        {"seconds_least", took.least},
-        {"seconds_most", took.most},
-        {"bytes_sent_per_rank", sent.bytes},
-        {"bytes_inside_node", sent.inside},
-        {"bytes_between_nodes", sent.between},
-        {"rounds", sent.rounds},
-        {"algbw_gb_per_s", 4e-9 * static_cast<double>(options_.elements) / took.median},
-        {"verified", verified}};
-    if (options_.kind == "coded") row["codec"] = codec_;
-    if (options_.kind == "coded" && !options_.codec_down.empty())
-      row["codec_down"] = options_.codec_down;
-    if (codec_ == "random-sign" || codec_ == kVote) row["form"] = options_.form;
-    if (options_.kind == "dense") row["wire"] = options_.wire;
-    if (!theirs.empty()) row["mpi_allreduce_seconds"] = Sample(theirs).median;
-    if (limit_rate != nullptr) {
-      const double wire = static_cast<double>(sent.between) * nodes_.per_node / *limit_rate;
-      row["emulate"] = options_.emulate;
-      row["wire_seconds"] = wire;
-      row["wire_share"] = wire / took.median;
-    }
-    return row;
-  }
-
-  const MeanOptions& options_;
-  Transport& engine_;
-  MpiSession* mpi_;
-  std::string codec_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Transport> emulated_, metered_;
-  Traffic traffic_;
-  Nodes nodes_;
-  std::unique_ptr<Mean> mean_;
-  Buffer<float> values_, work_;
-};
 
 void print(const MeanOptions& options, const nlohmann::json& row) {
   if (options.json) {
@@ -276,23 +38,85 @@ void print(const MeanOptions& options, const nlohmann::json& row) {
                1e2 * number("wire_share"));
 }
 
-void finish(const MeanOptions& options, const nlohmann::json& row) {
-  print(options, row);
-  if (!row["verified"].get<bool>())
-    fail(Code::kCorrupt, "the result is wrong: it differs between ranks or from what went in");
+// One line per size, as nccl-tests prints them; times of a mean in microseconds.
+void print_sweep(const MeanOptions& options, const nlohmann::json& rows) {
+  if (options.json) return fmt::print("{}\n", rows.dump(2));
+  std::vector<std::string> names;
+  std::map<std::size_t, std::map<std::string, double>> lines;
+  for (const nlohmann::json& row : rows) {
+    const std::string name = row["codec"];
+    auto& line = lines[row["elements"].get<std::size_t>()];
+    line[name] = 1e6 * row["seconds"].get<double>();
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    // Each codec was timed beside it: the quickest says least about the others' noise.
+    if (!row.contains("mpi_allreduce_seconds")) continue;
+    const double theirs = 1e6 * row["mpi_allreduce_seconds"].get<double>();
+    auto [at, fresh] = line.try_emplace("MPI_Allreduce", theirs);
+    if (!fresh) at->second = std::min(at->second, theirs);
+  }
+  if (!lines.empty() && lines.begin()->second.contains("MPI_Allreduce"))
+    names.insert(names.begin(), "MPI_Allreduce");
+  fmt::print("# means of fp32 vectors over {} ranks, {}{}{}; microseconds, median of {}\n",
+             rows.front()["ranks"].get<int>(), options.transport,
+             options.emulate.empty() ? "" : ", emulated ", options.emulate, options.repeats);
+  fmt::print("{:>10} {:>11}", "elements", "bytes");
+  for (const std::string& name : names)
+    fmt::print(" {:>{}}", name, std::max<std::size_t>(9, name.size()));
+  fmt::print("\n");
+  for (const auto& [elements, line] : lines) {
+    fmt::print("{:>10} {:>11}", elements, 4 * elements);
+    for (const std::string& name : names)
+      fmt::print(" {:>{}.1f}", line.at(name), std::max<std::size_t>(9, name.size()));
+    fmt::print("\n");
+  }
+}
+
+void finish(const MeanOptions& options, const nlohmann::json& rows) {
+  options.sweep ? print_sweep(options, rows) : print(options, rows.front());
+  for (const nlohmann::json& row : rows)
+    if (!row["verified"].get<bool>())
+      fail(Code::kCorrupt,
+           "the result of {} is wrong: it differs between ranks or from what went in",
+           row["what"].get<std::string>());
+}
+
+// What the options ask for: one mean, or every codec at every fourfold size up to --elements.
+std::vector<MeanOptions> asked(const MeanOptions& options) {
+  if (!options.sweep) return {options};
+  std::vector<MeanOptions> all;
+  for (std::size_t elements = 1024; elements <= options.elements; elements *= 4)
+    for (const std::string_view codec : mean_codecs()) {
+      MeanOptions one = options;
+      one.kind = "coded";
+      one.codec = codec;
+      one.codec_down.clear();
+      one.elements = elements;
+      all.push_back(one);
+    }
+  return all;
+}
+
+nlohmann::json rows_of(const std::vector<MeanOptions>& all, Transport& engine,
+                       const std::shared_ptr<Network>& network, MpiSession* mpi,
+                       const std::optional<Link>& link) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const MeanOptions& one : all)
+    rows.push_back(
+        MeanRank(one, engine, network, mpi).run(link ? &link->bytes_per_second : nullptr));
+  return rows;
 }
 
 void run_on_threads(const MeanOptions& options, std::optional<Link> link) {
   std::shared_ptr<Network> network;
   if (link)
     network = std::make_shared<Network>(options.ranks, std::max(1, options.ranks_per_node), *link);
-  nlohmann::json row;
+  const std::vector<MeanOptions> all = asked(options);
+  nlohmann::json rows;
   run_threads(options.ranks, [&](Transport& engine) {
-    Rank rank(options, engine, network, nullptr);
-    auto mine = rank.run(link ? &link->bytes_per_second : nullptr);
-    if (engine.rank() == 0) row = std::move(mine);
+    auto mine = rows_of(all, engine, network, nullptr, link);
+    if (engine.rank() == 0) rows = std::move(mine);
   });
-  finish(options, row);
+  finish(options, rows);
 }
 
 void run_mpi(const MeanOptions& options, std::optional<Link> link) {
@@ -309,9 +133,8 @@ void run_mpi(const MeanOptions& options, std::optional<Link> link) {
       share.bytes_per_second /= per_node;
       network = std::make_shared<Network>(world.size(), per_node, share);
     }
-    Rank rank(options, world, network, &mpi);
-    const auto row = rank.run(link ? &link->bytes_per_second : nullptr);
-    if (world.rank() == 0) finish(options, row);
+    const auto rows = rows_of(asked(options), world, network, &mpi, link);
+    if (world.rank() == 0) finish(options, rows);
   });
 }
 
@@ -342,6 +165,7 @@ void add_bench_mean(CLI::App& bench) {
       "--ranks-per-node 2\n"
       "  laconic bench mean --kind coded --codec bf16 --ranks 4\n"
       "  laconic bench mean --kind coded --codec top-k --codec-down int4\n"
+      "  mpirun -n 2 laconic bench mean --sweep --transport mpi\n"
       "  mpirun -n 2 laconic bench mean --kind one-bit --elements 26214400 --transport mpi");
   command
       ->add_option("--kind", options->kind,
@@ -365,8 +189,11 @@ void add_bench_mean(CLI::App& bench) {
   command->add_option("--wire", options->wire, "dense: fp32 or bf16 on the wire")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
-  command->add_option("--elements", options->elements, "Length of the vector")
-      ->capture_default_str();
+  auto* elements = command->add_option("--elements", options->elements, "Length of the vector")
+                       ->capture_default_str();
+  command->add_flag("--sweep", options->sweep,
+                    "Every codec, from 1 Ki elements to --elements (64 Mi where none are given) in "
+                    "steps of four, beside MPI's all-reduce under mpirun");
   auto* ranks =
       command->add_option("--ranks", options->ranks, "Ranks (under mpirun: what it started)")
           ->check(CLI::Range(1, 1024))
@@ -390,7 +217,10 @@ void add_bench_mean(CLI::App& bench) {
   command->add_option("--threads", options->threads, "Threads per rank (default: cores/ranks)")
       ->check(CLI::Range(1, 1024));
   command->add_flag("--json", options->json, "An array of objects instead of a table");
-  command->callback([options, ranks] { run(*options, ranks->count() > 0); });
+  command->callback([options, ranks, elements] {
+    if (options->sweep && elements->count() == 0) options->elements = std::size_t{64} << 20;
+    run(*options, ranks->count() > 0);
+  });
 }
 
 }  // namespace laconic::app::commands

@@ -2,12 +2,28 @@
 
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 
 #include "app/timing.h"
 #include "laconic/kernels/target.h"
 
 namespace laconic::app::commands {
+
+void add_target(CLI::App& command, std::string& target) {
+  command.add_option("--target", target,
+                     "Run on this instruction set: avx512, avx2, sse4, neon, scalar; the best");
+}
+
+void run_on(const std::string& target) {
+  std::string name = target;
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
+  for (const std::string& each : kernels::targets())
+    if (name == "AVX512" && each.starts_with("AVX3")) return kernels::set_target(each);
+  kernels::set_target(name);
+}
 
 Rows::Rows(std::size_t elements, int repeats, bool json)
     : elements_(elements),

@@ -3,12 +3,24 @@
 #include <cstddef>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <vector>
 
 #include "laconic/core/parallel.h"
 #include "laconic/kernels/plain.h"
 
+namespace CLI {
+class App;
+}
+
 namespace laconic::app::commands {
+
+// The option --target of `command`.
+void add_target(CLI::App& command, std::string& target);
+
+// Kernels run on this instruction set from now on: as CPUs name it (avx512) or as Highway does
+// (AVX3), in any case; empty: on the best. Throws Error(kInvalidArgument) where the CPU has it not.
+void run_on(const std::string& target);
 
 // A table of work against the plain loop that moves the same memory, both timed in turns; printed
 // row by row, or as one JSON array when this object goes.

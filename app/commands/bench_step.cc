@@ -17,7 +17,7 @@ struct StepOptions {
   std::size_t elements = std::size_t{64} << 20;
   int repeats = 7;
   bool json = false;
-  std::string only;
+  std::string only, target;
 };
 
 // Steps of one rank: nothing to exchange. Methods with local steps take those only.
@@ -59,6 +59,7 @@ void measure(Rows& rows, Arrays& arrays, const Method& method) {
 }
 
 void run(const StepOptions& options) {
+  run_on(options.target);
   Arrays arrays(options.elements);
   Rows rows(options.elements, options.repeats, options.json);
   // Presets take the steps of their method.
@@ -85,6 +86,7 @@ void add_bench_step(CLI::App& bench) {
       ->capture_default_str();
   command->add_option("--only", options->only, "Just this optimizer")
       ->check(CLI::IsMember(plan::planned_optimizers()));
+  add_target(*command, options->target);
   command->add_flag("--json", options->json, "An array of objects instead of a table");
   command->callback([options] { run(*options); });
 }

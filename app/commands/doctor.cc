@@ -27,10 +27,41 @@ std::string joined(const std::vector<std::string>& words) {
   return all.empty() ? "none" : all;
 }
 
-json hardware() {
-  const plan::MemorySpeed memory = plan::measure_memory();
+json coding() {
   const laconic::plan::Speeds speeds = plan::measure_speeds();
   const MethodCost::Seconds& one_bit = speeds.methods.at(laconic::plan::kEveryStep).coded;
+  return {{"target", kernels::target()},
+          {"encode_gelements_per_s", 1e-9 / speeds.encode},
+          {"decode_gelements_per_s", 1e-9 / speeds.decode},
+          {"one_bit_step_gelements_per_s",
+           1e-9 / (speeds.encode + speeds.decode + one_bit.before + one_bit.after)}};
+}
+
+// The best instruction set, on which everything runs, and the next: what a CPU without it does.
+json coding_of_targets() {
+  json all = json::array();
+  const std::vector<std::string> targets = kernels::targets();
+  for (std::size_t i = 0; i < std::min<std::size_t>(2, targets.size()); ++i) {
+    kernels::set_target(targets[i]);
+    all.push_back(coding());
+  }
+  kernels::set_target("");
+  return all;
+}
+
+// Powers of two up to all cores.
+json scaling() {
+  json all = json::array();
+  for (int threads = 1;; threads = std::min(2 * threads, cores())) {
+    all.push_back(
+        {{"threads", threads}, {"gelements_per_s", 1e-9 * plan::measure_encoding(threads)}});
+    if (threads == cores()) return all;
+  }
+}
+
+json hardware() {
+  const plan::MemorySpeed memory = plan::measure_memory();
+  const json coding = coding_of_targets();
   return {{"cpu", processor()},
           {"cores", cores()},
           {"cpu_features", processor_features()},
@@ -39,10 +70,11 @@ json hardware() {
           {"memory_bytes", memory_bytes()},
           {"memory_read_gb_per_s", memory.read / 1e9},
           {"memory_update_gb_per_s", memory.update / 1e9},
-          {"encode_gelements_per_s", 1e-9 / speeds.encode},
-          {"decode_gelements_per_s", 1e-9 / speeds.decode},
-          {"one_bit_step_gelements_per_s",
-           1e-9 / (speeds.encode + speeds.decode + one_bit.before + one_bit.after)}};
+          {"encode_gelements_per_s", coding[0]["encode_gelements_per_s"]},
+          {"decode_gelements_per_s", coding[0]["decode_gelements_per_s"]},
+          {"one_bit_step_gelements_per_s", coding[0]["one_bit_step_gelements_per_s"]},
+          {"coding", coding},
+          {"scaling", scaling()}};
 }
 
 json network() {
@@ -100,12 +132,17 @@ void print_machine(const json& m) {
   fmt::print("memory     {:.1f} GB; one thread reads {:.1f} GB/s, updates {:.1f} GB/s\n",
              m["memory_bytes"].get<double>() / 1e9, m["memory_read_gb_per_s"].get<double>(),
              m["memory_update_gb_per_s"].get<double>());
-  const double step = m["one_bit_step_gelements_per_s"];
-  fmt::print(
-      "coding     one thread codes {:.2f} and decodes {:.2f} billion elements/s; a coded step of "
-      "BERT-Base takes {:.0f} ms\n",
-      m["encode_gelements_per_s"].get<double>(), m["decode_gelements_per_s"].get<double>(),
-      kBertBase / step / 1e6);
+  for (const json& one : m["coding"])
+    fmt::print(
+        "coding     on {}: one thread codes {:.2f} and decodes {:.2f} billion elements/s; a coded "
+        "step of BERT-Base takes {:.0f} ms\n",
+        one["target"].get<std::string>(), one["encode_gelements_per_s"].get<double>(),
+        one["decode_gelements_per_s"].get<double>(),
+        kBertBase / one["one_bit_step_gelements_per_s"].get<double>() / 1e6);
+  fmt::print("threads    encode momentum together, billion elements/s:");
+  for (const json& one : m["scaling"])
+    fmt::print(" {} {:.2f}{}", one["threads"].get<int>(), one["gelements_per_s"].get<double>(),
+               &one == &m["scaling"].back() ? "\n" : ",");
 }
 
 void print_network(const json& n) {

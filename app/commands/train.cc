@@ -143,6 +143,15 @@ void add_train(CLI::App& app) {
   command->add_flag_callback(
       "--tensorboard", [options] { options->run.options.emplace_back("run.tensorboard", "true"); },
       "Write TensorBoard event files beside the metrics");
+  command
+      ->add_option_function<std::string>(
+          "--trace",
+          [options](const std::string& file) {
+            options->run.options.emplace_back("run.trace", file);
+          },
+          "Write when each bucket was computed, encoded, sent and decoded: a Chrome trace per rank "
+          "(ui.perfetto.dev shows it)")
+      ->type_name("FILE");
   command->add_flag("--keys", options->keys,
                     "Print every key of --set and of config files, with defaults; laconic methods "
                     "has those of [optimizer]");

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <barrier>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <string>
+#include <thread>
 
 #include "app/sweeps.h"
 #include "app/timing.h"
@@ -171,6 +173,25 @@ MemorySpeed measure_memory() {
   std::fill_n(b.data(), kElements, 1.0F);
   return {rate({.reads = {a.data(), b.data()}}),
           rate({.reads = {a.data()}, .updates = {b.data()}})};
+}
+
+// Each thread touches its memory first, as the ranks of a host do.
+double measure_encoding(int threads) {
+  constexpr std::size_t kEach = std::size_t{4} << 20;
+  constexpr int kTimes = 4;
+  const Sweep& sweep = *sweep_named("encode-momentum");
+  std::barrier start(threads + 1);
+  std::vector<std::jthread> workers;
+  for (int t = 0; t < threads; ++t)
+    workers.emplace_back([&] {
+      Arrays arrays(kEach);
+      sweep.run(arrays);
+      start.arrive_and_wait();
+      for (int i = 0; i < kTimes; ++i) sweep.run(arrays);
+    });
+  start.arrive_and_wait();
+  const double took = seconds_of([&] { workers.clear(); });
+  return static_cast<double>(kEach) * kTimes * threads / took;
 }
 
 std::vector<Host> hosts_of(Transport& world) {

@@ -19,6 +19,9 @@ struct MemorySpeed {
 };
 MemorySpeed measure_memory();
 
+// Elements per second that so many threads encode together, each on memory of its own.
+double measure_encoding(int threads);
+
 // The hosts of a group, in the order of their first ranks. Collective.
 struct Host {
   std::string name;

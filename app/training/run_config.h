@@ -36,7 +36,8 @@ struct RunConfig {
   std::int64_t checkpoint_every = 0;  // 0: only when stopped
   std::int64_t validate_every = 0;    // 0: a tenth of the steps
   std::int64_t validation_examples = 2000;  // looked at before the end; the end takes all
-  double timeout = 300;  // seconds until a rank that sends nothing counts as lost
+  double timeout = 300;         // seconds until a rank that sends nothing counts as lost
+  std::filesystem::path trace;  // a file for the time line of every step; empty: none
   bool tensorboard = false;
   bool elastic = false;  // a resume may have another number of ranks
 

@@ -67,10 +67,15 @@ class Rank {
   Outcome train() {
     if (run_.resume) resume();
     open_files();
+    if (!config_.trace.empty()) optimizer().trace(true);
     for (std::int64_t t = first_ + 1; t <= config_.steps; ++t) {
       step(t);
-      if (const int signal = finish_step(t)) return {{}, signal};
+      if (const int signal = finish_step(t)) {
+        write_trace();
+        return {{}, signal};
+      }
     }
+    write_trace();
     return finish();
   }
 
@@ -137,6 +142,17 @@ class Rank {
                                config_.batch * config_.accumulate * engine_.size(), config_.lr,
                                config_.decay, config_.out.string()));
     if (!resumed_.empty()) progress_->say(resumed_);
+  }
+
+  // Rank 0 writes the file itself, the others beside it: trace.json, trace.rank1.json, …
+  void write_trace() {
+    if (config_.trace.empty()) return;
+    optimizer().trace(false);
+    fs::path path = config_.trace;
+    if (!first_rank())
+      path.replace_extension(fmt::format("rank{}{}", engine_.rank(), path.extension().string()));
+    if (path.has_parent_path()) fs::create_directories(path.parent_path());
+    report::replace_text(path, optimizer().traced());
   }
 
   std::uint64_t parameters() { return optimizer().model().weights.size(); }

@@ -7,16 +7,30 @@
 
 namespace laconic::inline collective {
 
-Channel::Channel(Transport* transport)
-    : transport_(transport), blocks_(transport ? static_cast<std::size_t>(transport->size()) : 0) {}
+Channel::Channel(Transport* transport, Timeline* timeline, bool second)
+    : transport_(transport),
+      blocks_(transport ? static_cast<std::size_t>(transport->size()) : 0),
+      timeline_(timeline),
+      first_row_(Timeline::kWire + (second ? static_cast<int>(kRows) : 0)) {}
 
 std::size_t Channel::post(const Exchange& exchange, std::span<const std::byte> bytes) {
+  if (timeline_ && timeline_->on()) sent_[posted_ % kRows] = Timeline::Clock::now();
   transport_->post(exchange, bytes);
   return ++posted_;
 }
 
+// The time line may have been started while messages were under way.
+void Channel::note_arrival() {
+  const std::size_t row = arrived_++ % kRows;
+  if (!timeline_ || !timeline_->on() || sent_[row] == Timeline::Time{}) return;
+  timeline_->add("wire", first_row_ + static_cast<int>(row), timeline_->bucket(), sent_[row],
+                 Timeline::Clock::now());
+  sent_[row] = {};
+}
+
 std::span<const std::byte* const> Channel::arrive(std::size_t size) {
   const Blocks blocks = transport_->arrive();
+  note_arrival();
   check_block_size(blocks, size);
   for (std::size_t r = 0; r < blocks_.size(); ++r) blocks_[r] = blocks[static_cast<int>(r)].data();
   return blocks_;
@@ -28,7 +42,7 @@ void Channel::retire_until(std::size_t number) {
 
 void Channel::finish() {
   retire_until(posted_);
-  posted_ = retired_ = 0;
+  posted_ = retired_ = arrived_ = 0;
 }
 
 Outbox::Outbox(Channel& channel, SpareMemory& spare, Kind kind, std::size_t largest,

@@ -5,6 +5,7 @@
 
 #include "laconic/core/buffer.h"
 #include "laconic/transport/nodes.h"
+#include "laconic/transport/timeline.h"
 #include "laconic/transport/transport.h"
 
 namespace laconic::inline collective {
@@ -12,7 +13,9 @@ namespace laconic::inline collective {
 // The exchanges of one transport during one exchange of a Mean, numbered from 1 as they are posted.
 class Channel {
  public:
-  explicit Channel(Transport* transport);  // null: a channel that nobody uses
+  // Without a transport it is a channel that nobody uses; without a time line nothing is noted.
+  // Two channels of one mean have rows of their own there.
+  Channel(Transport* transport, Timeline* timeline, bool second = false);
 
   std::size_t post(const Exchange& exchange, std::span<const std::byte> bytes);
   // One pointer per rank to blocks of `size` bytes, valid until the next arrive. Error(kCorrupt)
@@ -30,6 +33,13 @@ class Channel {
   Transport* transport_;
   std::vector<const std::byte*> blocks_;
   std::size_t posted_ = 0, retired_ = 0;
+
+  void note_arrival();
+  static constexpr std::size_t kRows = 8;  // messages under way that a time line tells apart
+  Timeline* timeline_;
+  int first_row_;
+  std::size_t arrived_ = 0;
+  Timeline::Time sent_[kRows];
 };
 
 // The messages that one phase of a Mean sends: a ring of slots, each written again only after it

@@ -17,8 +17,8 @@ Pipeline::Pipeline(std::size_t elements, const Nodes& nodes, const Layout& layou
       nodes_(nodes),
       layout_(layout),
       coder_(std::move(coder)),
-      inside_(nodes.inside.get()),
-      between_(&nodes.between()),
+      inside_(nodes.inside.get(), nodes.timeline, true),
+      between_(&nodes.between(), nodes.timeline),
       part_(times(nodes.per_node, 1)),
       ranges_(times(nodes.nodes, 1)),
       messages_(ranges_.size()),
@@ -64,6 +64,7 @@ void Pipeline::share(std::size_t slice, const Source& source) {
   const std::size_t size = sizes(slice).share;
   const std::size_t block = times(nodes_.nodes, size);
   const auto out = shared_.prepare(slice, times(nodes_.per_node, block));
+  const TimeSpan noted(nodes_.timeline, "share", Timeline::kExchange);
   for (int shard = 0; shard < nodes_.per_node; ++shard)
     for (int chunk = 0; chunk < nodes_.nodes; ++chunk)
       coder_->share(layout_.range(shard, chunk, slice), source,
@@ -76,6 +77,7 @@ void Pipeline::encode(std::size_t slice, const Source& source) {
   const Sizes size = sizes(slice);
   if (hierarchical()) shares = inside_.arrive(times(nodes_.nodes, size.share));
   const auto out = encoded_.prepare(slice, times(nodes_.nodes, size.up));
+  const TimeSpan noted(nodes_.timeline, "encode", Timeline::kExchange);
   for (int chunk = 0; chunk < nodes_.nodes; ++chunk) {
     const Range range = layout_.range(nodes_.local, chunk, slice);
     ranges_[times(chunk, 1)] = range;
@@ -91,6 +93,7 @@ void Pipeline::encode(std::size_t slice, const Source& source) {
 void Pipeline::combine(std::size_t slice) {
   const auto out = combined_.prepare(slice, sizes(slice).down);
   const auto messages = between_.arrive(sizes(slice).up);
+  const TimeSpan noted(nodes_.timeline, "combine", Timeline::kExchange);
   coder_->combine(layout_.range(nodes_.local, nodes_.node, slice), messages, out);
   combined_.post(slice);
 }
@@ -99,6 +102,7 @@ void Pipeline::decode(std::size_t slice, const Sink& sink) {
   const std::size_t size = sizes(slice).down;
   const auto arrived =
       hierarchical() ? inside_.arrive(times(nodes_.nodes, size)) : between_.arrive(size);
+  const TimeSpan noted(nodes_.timeline, "decode", Timeline::kExchange);
   for (int shard = 0; shard < nodes_.per_node; ++shard) {
     for (int chunk = 0; chunk < nodes_.nodes; ++chunk) {
       const std::size_t i = times(chunk, 1);

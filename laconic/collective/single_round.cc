@@ -22,8 +22,8 @@ SingleRound::SingleRound(const MeanConfig& config, const Nodes& nodes, Device& d
       device_(device),
       ranks_(nodes.world->size()),
       dealing_(config.elements, ranks_, nodes.world->useful_slices()),
-      inside_(nodes.inside.get()),
-      between_(&nodes.between()),
+      inside_(nodes.inside.get(), nodes.timeline, true),
+      between_(&nodes.between(), nodes.timeline),
       cards_(static_cast<std::size_t>(ranks_) * static_cast<std::size_t>(device.pool().threads())),
       from_(static_cast<std::size_t>(ranks_)) {
   const auto ranks = static_cast<std::size_t>(ranks_);
@@ -93,6 +93,7 @@ void SingleRound::deal(std::size_t index) {
 }
 
 void SingleRound::encode(std::size_t index, const Source& source) {
+  const TimeSpan noted(nodes_.timeline, "encode", Timeline::kExchange);
   deal(index);
   const Slice s = slice(index);
   const std::uint16_t* owner = owners(index);
@@ -123,6 +124,7 @@ void SingleRound::decode(std::size_t index, const Sink& sink) {
   const std::size_t size = dealing_.message_size(index);
   const auto blocks = hierarchical() ? inside_.arrive(static_cast<std::size_t>(nodes_.nodes) * size)
                                      : between_.arrive(size);
+  const TimeSpan noted(nodes_.timeline, "decode", Timeline::kExchange);
   for (int node = 0; node < nodes_.nodes; ++node)
     for (int local = 0; local < nodes_.per_node; ++local) {
       const int rank = nodes_.rank_of(node, local);

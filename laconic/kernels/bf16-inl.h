@@ -19,18 +19,24 @@ HWY_INLINE hn::Vec<D> load_bf16(D d, const std::uint16_t* in) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(dh, in))));
 }
 
+// The nearest bf16 in the upper half of each lane, to even where two are as near; NaN stays NaN, made
+// quiet. What is below is rest.
 template <class D>
-HWY_INLINE void store_bf16(D, hn::Vec<D> value, std::uint16_t* out) {
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> rounded_bf16(D, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::BitCast(du, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu)));
+  const auto quiet = hn::Or(bits, hn::Set(du, 0x400000u));
+  return hn::IfThenElse(hn::RebindMask(du, hn::Ne(value, value)), quiet, rounded);
+}
+
+template <class D>
+HWY_INLINE void store_bf16(D d, hn::Vec<D> value, std::uint16_t* out) {
   const hn::RebindToSigned<D> di;
   const hn::Rebind<std::uint16_t, D> dh;
-  const auto bits = hn::BitCast(du, value);
-  const auto top = hn::ShiftRight<16>(bits);
-  const auto odd = hn::And(top, hn::Set(du, 1u));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu))));
-  const auto quiet = hn::Or(top, hn::Set(du, 0x40u));
-  const auto nan = hn::RebindMask(du, hn::Not(hn::Eq(value, value)));
-  hn::StoreU(hn::DemoteTo(dh, hn::BitCast(di, hn::IfThenElse(nan, quiet, rounded))), dh, out);
+  const auto upper = hn::ShiftRight<16>(rounded_bf16(d, value));
+  hn::StoreU(hn::DemoteTo(dh, hn::BitCast(di, upper)), dh, out);
 }
 
 }  // namespace laconic::kernels::HWY_NAMESPACE

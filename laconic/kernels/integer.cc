@@ -18,7 +18,7 @@ template <bool kFeedback, bool kMasked>
 HWY_INLINE void measure_as(const float* a, const float* e, const float* live, std::size_t count,
                            float* p, Lanes& lanes) {
   find_largest(count, lanes, [=](auto d, std::size_t i) HWY_ATTR {
-    prefetch_ahead(a + i);
+    prefetch_ahead(a, i);
     auto value = hn::LoadU(d, a + i);
     if constexpr (kFeedback) value = hn::Add(value, hn::LoadU(d, e + i));
     value = only_live<kMasked>(d, live, i, value);
@@ -48,7 +48,7 @@ HWY_INLINE void for_each_run(std::size_t count, const Work& work) {
 constexpr std::size_t kTogether = 1024, kAhead = 512;
 
 HWY_INLINE void prefetch_word(const float* at) {
-  for (std::size_t k = 0; k < kWord; k += 16) prefetch_ahead<kAhead>(at + k);
+  for (std::size_t k = 0; k < kWord; k += 16) prefetch_ahead<kAhead>(at, k);
 }
 
 // What the codes of a block are made of: p = a + e, or a where e is null.

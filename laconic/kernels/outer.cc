@@ -10,8 +10,8 @@ namespace laconic::kernels::HWY_NAMESPACE {
 
 void Displacement(const float* x_sync, const float* x, std::size_t count, float* out) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    prefetch_ahead(x_sync + i);
-    prefetch_ahead(x + i);
+    prefetch_ahead(x_sync, i);
+    prefetch_ahead(x, i);
     hn::StoreU(hn::Sub(hn::LoadU(d, x_sync + i), hn::LoadU(d, x + i)), d, out + i);
   });
 }

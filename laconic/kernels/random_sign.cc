@@ -28,68 +28,123 @@ HWY_INLINE void word_of_pieces(const Draw& draw, const Schedule&, std::uint64_t 
   }
 }
 #else
-// The keys of the ten rounds, one a lane, ready to be loaded. Stored by hand: g++ 12 -O3 makes wrong
-// keys of a plain loop when it vectorises it for SSE4 and AVX2.
+// What the rounds take beside the state, once per lane, ready to be loaded. The first three words
+// of a counter are the same for a whole draw, so most of the first three rounds is done here. Stored
+// by hand: g++ 12 -O3 makes wrong keys of a plain loop when it vectorises it for SSE4 and AVX2.
 struct Schedule {
+  static constexpr int kFirst = 4;  // rounds that are done in full, from this one on
+
   explicit Schedule(const Draw& draw) {
     const hn::CappedTag<std::uint64_t, 8> d;
-    std::uint32_t first = draw.key[0], second = draw.key[1];
-    for (auto& round : keys) {
-      hn::Store(hn::Set(d, std::uint64_t{first}), d, round[0]);
-      hn::Store(hn::Set(d, std::uint64_t{second}), d, round[1]);
-      first += kPhiloxWeyl0;
-      second += kPhiloxWeyl1;
+    const auto store = [=](std::uint32_t value, std::uint64_t* to) HWY_ATTR {
+      hn::Store(hn::Set(d, std::uint64_t{value}), d, to);
+    };
+    const auto product = [](std::uint32_t a, std::uint32_t b) { return std::uint64_t{a} * b; };
+    const auto high = [](std::uint64_t a) { return static_cast<std::uint32_t>(a >> 32); };
+    const auto low = [](std::uint64_t a) { return static_cast<std::uint32_t>(a); };
+    std::uint32_t key0[10], key1[10];
+    for (std::uint32_t r = 0; r < 10; ++r) {
+      key0[r] = draw.key[0] + r * kPhiloxWeyl0;
+      key1[r] = draw.key[1] + r * kPhiloxWeyl1;
+    }
+    const std::uint64_t a0 = product(static_cast<std::uint32_t>(draw.stream), kPhiloxMultiplier0);
+    const std::uint64_t b0 = product(draw.bucket, kPhiloxMultiplier1);
+    const std::uint64_t a1 = product(high(b0) ^ draw.rank ^ key0[0], kPhiloxMultiplier0);
+    const std::uint64_t b2 = product(high(a1) ^ low(a0) ^ key1[1], kPhiloxMultiplier1);
+    store(high(a0) ^ key1[0], first);
+    store(low(b0) ^ key0[1], second);
+    store(high(b2) ^ key0[2], third[0]);
+    store(low(a1) ^ key1[2], third[1]);
+    store(low(b2) ^ key0[3], fourth[0]);
+    store(key1[3], fourth[1]);
+    for (std::size_t r = kFirst; r < 10; ++r) {
+      store(key0[r], keys[r - kFirst][0]);
+      store(key1[r], keys[r - kFirst][1]);
     }
   }
-  HWY_ALIGN std::uint64_t keys[10][2][8];
+  HWY_ALIGN std::uint64_t first[8], second[8], third[2][8], fourth[2][8];
+  HWY_ALIGN std::uint64_t keys[10 - kFirst][2][8];
 };
 
-// The 64 random pieces of one word: Philox on 8 counters. A counter's words sit in the low halves
-// of 64-bit lanes, so that one widening multiplication gives both halves of a product; what gathers
-// in the high halves is never read.
-HWY_INLINE void word_of_pieces(const Draw& draw, const Schedule& schedule, std::uint64_t begin,
-                               std::uint16_t* pieces) {
+// Philox on the counters first, first + 1, …, kGroups vectors of them: their rounds interleave,
+// since each waits for its own products. A counter's words sit in the low halves of 64-bit lanes, so
+// that one widening multiplication gives both halves of a product; what gathers in the high halves
+// is never read.
+template <std::size_t kGroups>
+HWY_INLINE void draw_counters(const Schedule& schedule, std::uint32_t first, std::uint64_t* out) {
   const hn::CappedTag<std::uint64_t, 8> d;
   const hn::Repartition<std::uint32_t, decltype(d)> dw;
+  using V = hn::Vec<decltype(d)>;
   constexpr std::size_t kCounters = hn::MaxLanes(decltype(d)());
-  const auto product = [=](auto a, std::uint32_t b)
+  const auto product = [=](V a, std::uint32_t b)
                            HWY_ATTR { return hn::MulEven(hn::BitCast(dw, a), hn::Set(dw, b)); };
+  const auto high = [](V a) HWY_ATTR { return hn::ShiftRight<32>(a); };
+  const auto load = [=](const std::uint64_t* from) HWY_ATTR { return hn::Load(d, from); };
+  const auto each = [](const auto& work) HWY_ATTR {
+    for (std::size_t g = 0; g < kGroups; ++g) work(g);
+  };
   static constexpr std::uint64_t kLane[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-  const auto lane = hn::LoadU(d, kLane);
+  V c0[kGroups], c1[kGroups], c2[kGroups], c3[kGroups];
+  each([&](std::size_t g) HWY_ATTR {
+    const auto counter =
+        hn::Add(hn::LoadU(d, kLane), hn::Set(d, std::uint64_t{first} + g * kCounters));
+    const V b = product(hn::Xor(counter, load(schedule.first)), kPhiloxMultiplier1);
+    const V a = product(hn::Xor(high(b), load(schedule.second)), kPhiloxMultiplier0);
+    c0[g] = hn::Xor(b, load(schedule.third[0]));
+    c2[g] = hn::Xor(high(a), load(schedule.third[1]));
+    c3[g] = a;
+  });
+  each([&](std::size_t g) HWY_ATTR {
+    const V a = product(c0[g], kPhiloxMultiplier0), b = product(c2[g], kPhiloxMultiplier1);
+    c0[g] = hn::Xor(high(b), load(schedule.fourth[0]));
+    c2[g] = hn::Xor3(high(a), c3[g], load(schedule.fourth[1]));
+    c1[g] = b;
+    c3[g] = a;
+  });
+  for (const auto& key : schedule.keys)
+    each([&](std::size_t g) HWY_ATTR {
+      const V a = product(c0[g], kPhiloxMultiplier0), b = product(c2[g], kPhiloxMultiplier1);
+      c0[g] = hn::Xor3(high(b), c1[g], load(key[0]));
+      c2[g] = hn::Xor3(high(a), c3[g], load(key[1]));
+      c1[g] = b;
+      c3[g] = a;
+    });
+  each([&](std::size_t g) HWY_ATTR {
+    const auto low = hn::OddEven(hn::BitCast(dw, hn::ShiftLeft<32>(c1[g])), hn::BitCast(dw, c0[g]));
+    const auto top = hn::OddEven(hn::BitCast(dw, hn::ShiftLeft<32>(c3[g])), hn::BitCast(dw, c2[g]));
+    hn::StoreInterleaved2(hn::BitCast(d, low), hn::BitCast(d, top), d, out + 2 * g * kCounters);
+  });
+}
+
+// The 64 random pieces of one word: Philox on 8 counters.
+HWY_INLINE void word_of_pieces(const Draw&, const Schedule& schedule, std::uint64_t begin,
+                               std::uint16_t* pieces) {
+  constexpr std::size_t kCounters = hn::MaxLanes(hn::CappedTag<std::uint64_t, 8>());
+  constexpr std::size_t kGroups = kCounters == 8 ? 1 : 2;
   const auto first = static_cast<std::uint32_t>(begin / 8);
   auto* out = reinterpret_cast<std::uint64_t*>(pieces);
-  for (std::size_t k = 0; k < 8; k += kCounters) {
-    auto c0 = hn::Set(d, static_cast<std::uint64_t>(draw.stream));
-    auto c1 = hn::Set(d, std::uint64_t{draw.rank});
-    auto c2 = hn::Set(d, std::uint64_t{draw.bucket});
-    auto c3 = hn::Add(lane, hn::Set(d, std::uint64_t{first} + k));
-    for (const auto& key : schedule.keys) {
-      const auto a = product(c0, kPhiloxMultiplier0);
-      const auto b = product(c2, kPhiloxMultiplier1);
-      c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(b), c1), hn::Load(d, key[0]));
-      c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(a), c3), hn::Load(d, key[1]));
-      c1 = b;
-      c3 = a;
-    }
-    const auto low = hn::OddEven(hn::BitCast(dw, hn::ShiftLeft<32>(c1)), hn::BitCast(dw, c0));
-    const auto high = hn::OddEven(hn::BitCast(dw, hn::ShiftLeft<32>(c3)), hn::BitCast(dw, c2));
-    hn::StoreInterleaved2(hn::BitCast(d, low), hn::BitCast(d, high), d, out + 2 * k);
-  }
+  for (std::uint32_t k = 0; k < 8; k += kGroups * kCounters)
+    draw_counters<kGroups>(schedule, first + k, out + 2 * k);
 }
 #endif
 
 // m > s*b, or s < 0 where they are equal; s = piece/32768 - 1 + 1/65536, which is exact however it
-// is computed.
+// is computed: here from 2 + piece/32768 + 1/65536, whose bits are the piece's and two more.
 template <class D>
 HWY_INLINE hn::Mask<D> drawn(D d, const std::uint16_t* pieces, hn::Vec<D> m, hn::Vec<D> b) {
   const hn::RebindToSigned<D> di;
   const hn::Rebind<std::uint16_t, D> dh;
   const auto piece = hn::PromoteTo(di, hn::LoadU(dh, pieces));
-  const auto centred = hn::Sub(hn::ShiftLeft<1>(piece), hn::Set(di, 65535));
-  const auto s = hn::Mul(hn::ConvertTo(d, centred), hn::Set(d, 1.0F / 65536.0F));
+  const auto above = hn::Or(hn::ShiftLeft<7>(piece), hn::Set(di, 0x40000040));
+  const auto s = hn::Sub(hn::BitCast(d, above), hn::Set(d, 3.0F));
   const auto threshold = hn::Mul(s, b);
-  const auto tie = hn::And(hn::Eq(m, threshold), hn::Lt(s, hn::Zero(d)));
-  return hn::Or(hn::Gt(m, threshold), tie);
+  const auto greater = hn::Gt(m, threshold);
+#if HWY_TARGET <= HWY_AVX3  // masks are no vectors
+  return hn::Or(greater, hn::And(hn::Eq(m, threshold), hn::Lt(s, hn::Zero(d))));
+#else
+  const auto not_less = hn::VecFromMask(d, hn::Ge(m, threshold));
+  return hn::MaskFromVec(hn::IfNegativeThenElse(s, not_less, hn::VecFromMask(d, greater)));
+#endif
 }
 
 // Draws one word from what value(d, i) and bound(d, i) give.
@@ -127,31 +182,45 @@ void DrawSigns(const Draw& draw, std::uint64_t begin, const float* m, const floa
              [](auto d, std::size_t) HWY_ATTR { return hn::Set(d, 1.0F); });
 }
 
+// One word of the moments; `bits` gets its signs where they are drawn. True: some g is not 0.
+template <bool kDraws>
+HWY_INLINE bool moments_word(const BirderMoments& s, const float* g, float* m, float* b,
+                             std::size_t count, const std::uint16_t* pieces, std::uint8_t* bits) {
+  const bool any = any_nonzero(count, [&](auto d, std::size_t i) HWY_ATTR {
+    const auto keep = hn::Set(d, s.beta), take = hn::Set(d, s.one_minus_beta);
+    for (const float* stream : {g, static_cast<const float*>(m), static_cast<const float*>(b)})
+      prefetch_ahead(stream, i);
+    const auto gradient = hn::LoadU(d, g + i);
+    const auto size = hn::Abs(gradient);
+    auto mean = hn::Add(hn::Mul(keep, hn::LoadU(d, m + i)), hn::Mul(take, gradient));
+    auto bound = hn::Add(hn::Mul(keep, hn::LoadU(d, b + i)), hn::Mul(take, size));
+    const auto gone = hn::Lt(bound, hn::Set(d, kSmallestBound));
+    mean = hn::IfThenZeroElse(gone, mean);
+    bound = hn::IfThenZeroElse(gone, bound);
+    hn::StoreU(mean, d, m + i);
+    hn::StoreU(bound, d, b + i);
+    if constexpr (kDraws) store_bits(d, drawn(d, pieces + i, mean, bound), bits, i);
+    return gradient;
+  });
+  if constexpr (kDraws) clear_tail(count, bits);
+  return any;
+}
+
 std::uint64_t BirderMomentsStep(const BirderMoments& s, const float* g, float* m, float* b,
                                 std::size_t count, const Draw& draw, std::uint64_t begin,
                                 std::uint64_t wanted, std::uint8_t* bits) {
   const Schedule schedule(draw);
   std::uint64_t active = 0;
+  HWY_ALIGN std::uint16_t pieces[kWord];
   for_each_word(count, [&](std::size_t w, std::size_t at, std::size_t n) HWY_ATTR {
-    const bool any = any_nonzero(n, [&](auto d, std::size_t i) HWY_ATTR {
-      const auto keep = hn::Set(d, s.beta), take = hn::Set(d, s.one_minus_beta);
-      for (const float* stream : {g, static_cast<const float*>(m), static_cast<const float*>(b)})
-        prefetch_ahead(stream + at + i);
-      const auto gradient = hn::LoadU(d, g + at + i);
-      const auto size = hn::Abs(gradient);
-      auto mean = hn::Add(hn::Mul(keep, hn::LoadU(d, m + at + i)), hn::Mul(take, gradient));
-      auto bound = hn::Add(hn::Mul(keep, hn::LoadU(d, b + at + i)), hn::Mul(take, size));
-      const auto gone = hn::Lt(bound, hn::Set(d, kSmallestBound));
-      hn::StoreU(hn::IfThenZeroElse(gone, mean), d, m + at + i);
-      hn::StoreU(hn::IfThenZeroElse(gone, bound), d, b + at + i);
-      return gradient;
-    });
+    bool any;
+    if ((wanted >> w & 1) != 0) {
+      word_of_pieces(draw, schedule, begin + at, pieces);
+      any = moments_word<true>(s, g + at, m + at, b + at, n, pieces, bits + w * 8);
+    } else {
+      any = moments_word<false>(s, g + at, m + at, b + at, n, nullptr, nullptr);
+    }
     active |= std::uint64_t{any} << w;
-    if ((wanted >> w & 1) != 0)
-      draw_word(
-          draw, schedule, begin + at, n,
-          [&](auto d, std::size_t i) HWY_ATTR { return hn::LoadU(d, m + at + i); },
-          [&](auto d, std::size_t i) HWY_ATTR { return hn::LoadU(d, b + at + i); }, bits + w * 8);
   });
   return active;
 }
@@ -167,13 +236,91 @@ HWY_INLINE hn::Vec<D> count_at(D d, const std::uint8_t* planes, int number, std:
   return total;
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// Up to 8 voters: a count c of +1 draws +1 where a piece is below limit[c], an integer that `drawn`
+// has for m = 2c - v and b = v, since all its products are exact there.
+struct Limits {
+  static constexpr int kMostVoters = 8, kMostPlanes = 4;
+
+  void of(std::uint32_t voters) {
+    if (voters == known) return;
+    known = voters;
+    for (std::uint32_t c = 1; c < voters; ++c) {
+      // piece < (131072*c - v)/2v, and up to it where s < 0.
+      const std::uint32_t over = 131072 * c - voters, below = 2 * voters;
+      const std::uint32_t tie = over % below == 0 && 2 * (over / below) + 1 < 65536;
+      limit[c] = static_cast<std::int16_t>((over + below - 1) / below + tie - 32768);
+    }
+  }
+  std::uint32_t known = 0;
+  std::int16_t limit[kMostVoters] = {};
+};
+
+template <std::uint32_t kVoters>
+HWY_INLINE std::uint64_t redrawn(const Limits& limits, const std::uint16_t* pieces,
+                                 const std::uint64_t* plane) {
+  const hn::CappedTag<std::int16_t, 32> d;
+  const auto middle = hn::Set(d, std::int16_t{-32768});
+  std::uint64_t below[kVoters] = {};
+  for (std::size_t k = 0; k < kWord; k += hn::MaxLanes(d)) {
+    const auto piece =
+        hn::Xor(hn::Load(d, reinterpret_cast<const std::int16_t*>(pieces) + k), middle);
+    for (std::uint32_t c = 1; c < kVoters; ++c) {
+      std::uint64_t some = 0;
+      hn::StoreMaskBits(d, hn::Lt(piece, hn::Set(d, limits.limit[c])),
+                        reinterpret_cast<std::uint8_t*>(&some));
+      below[c] |= some << k;
+    }
+  }
+  std::uint64_t bits = 0, more = ~std::uint64_t{0};
+  for (std::uint32_t c = 0; c < kVoters; ++c) {
+    std::uint64_t here = ~std::uint64_t{0};  // elements whose count is c
+    for (int j = 0; j < Limits::kMostPlanes; ++j)
+      here &= (c >> j & 1) != 0 ? plane[j] : ~plane[j];
+    bits |= below[c] & here;
+    more &= ~here;
+  }
+  return bits | more;
+}
+
+HWY_INLINE void redraw_word(const Limits& limits, const std::uint16_t* pieces,
+                            const std::uint8_t* planes, int number, std::size_t count,
+                            std::uint8_t* bits) {
+  std::uint64_t plane[Limits::kMostPlanes] = {}, all = 0;
+  std::memcpy(plane, planes, static_cast<std::size_t>(number) * 8);
+  switch (limits.known) {
+    case 1: all = redrawn<1>(limits, pieces, plane); break;
+    case 2: all = redrawn<2>(limits, pieces, plane); break;
+    case 3: all = redrawn<3>(limits, pieces, plane); break;
+    case 4: all = redrawn<4>(limits, pieces, plane); break;
+    case 5: all = redrawn<5>(limits, pieces, plane); break;
+    case 6: all = redrawn<6>(limits, pieces, plane); break;
+    case 7: all = redrawn<7>(limits, pieces, plane); break;
+    default: all = redrawn<8>(limits, pieces, plane); break;
+  }
+  if (count < kWord) all &= (std::uint64_t{1} << count) - 1;
+  std::memcpy(bits, &all, 8);
+}
+#endif
+
 void Redraw(const Draw& draw, std::uint64_t begin, const std::uint8_t* counts,
             const std::uint16_t* voters, int planes, std::size_t count, std::uint8_t* bits) {
   const Schedule schedule(draw);
+#if HWY_TARGET != HWY_SCALAR
+  Limits limits;
+#endif
   for_each_word(count, [&](std::size_t w, std::size_t at, std::size_t n) HWY_ATTR {
     const auto voting = static_cast<float>(voters[w]);
     const std::uint8_t* of_word = counts + w * static_cast<std::size_t>(planes) * 8;
     if (voters[w] == 0) return std::memset(bits + w * 8, 0, 8), void();
+#if HWY_TARGET != HWY_SCALAR
+    if (voters[w] <= Limits::kMostVoters && planes <= Limits::kMostPlanes) {
+      HWY_ALIGN std::uint16_t pieces[kWord];
+      word_of_pieces(draw, schedule, begin + at, pieces);
+      limits.of(voters[w]);
+      return redraw_word(limits, pieces, of_word, planes, n, bits + w * 8);
+    }
+#endif
     draw_word(
         draw, schedule, begin + at, n,
         [&](auto d, std::size_t i) HWY_ATTR {
@@ -294,28 +441,39 @@ std::uint64_t activity(const float* values, std::size_t count) noexcept {
   return HWY_DYNAMIC_DISPATCH(Activity)(values, count);
 }
 
-// Bit-sliced addition: 64 counters at once, no vectors needed.
-void count_signs(const std::uint8_t* const* bits, const std::uint8_t* const* active, int ranks,
-                 std::size_t words, std::uint8_t* counts, std::uint16_t* voters) noexcept {
-  const int planes = planes_of(ranks);
+// Bit-sliced addition: 64 counters at once, no vectors needed. With few planes they stay in
+// registers.
+template <int kPlanes>
+void count_in(const std::uint8_t* const* bits, const std::uint8_t* const* active, int ranks,
+              std::size_t words, std::uint8_t* counts, std::uint16_t* voters) {
   for (std::size_t w = 0; w < words; ++w) {
-    std::uint64_t plane[16] = {};
-    std::uint16_t voting = 0;
+    std::uint64_t plane[kPlanes] = {};
+    std::uint64_t voting = 0;
     for (int r = 0; r < ranks; ++r) {
-      if ((active[r][w / 8] >> (w % 8) & 1) == 0) continue;
-      ++voting;
+      const std::uint64_t votes = active[r][w / 8] >> (w % 8) & 1;
+      voting += votes;
       std::uint64_t carry;
       std::memcpy(&carry, bits[r] + w * 8, 8);
-      for (int j = 0; j < planes; ++j) {
-        const std::uint64_t next = plane[j] & carry;
-        plane[j] ^= carry;
+      carry &= 0 - votes;
+      for (std::uint64_t& each : plane) {
+        const std::uint64_t next = each & carry;
+        each ^= carry;
         carry = next;
       }
     }
-    voters[w] = voting;
-    std::memcpy(counts + w * static_cast<std::size_t>(planes) * 8, plane,
-                static_cast<std::size_t>(planes) * 8);
+    voters[w] = static_cast<std::uint16_t>(voting);
+    std::memcpy(counts + w * sizeof plane, plane, sizeof plane);
   }
+}
+
+void count_signs(const std::uint8_t* const* bits, const std::uint8_t* const* active, int ranks,
+                 std::size_t words, std::uint8_t* counts, std::uint16_t* voters) noexcept {
+  using Count = decltype(&count_in<1>);
+  static constexpr Count kCounts[] = {count_in<1>,  count_in<2>,  count_in<3>,  count_in<4>,
+                                      count_in<5>,  count_in<6>,  count_in<7>,  count_in<8>,
+                                      count_in<9>,  count_in<10>, count_in<11>, count_in<12>,
+                                      count_in<13>, count_in<14>, count_in<15>, count_in<16>};
+  kCounts[planes_of(ranks) - 1](bits, active, ranks, words, counts, voters);
 }
 
 }  // namespace laconic::kernels

@@ -1,6 +1,7 @@
 #include "laconic/kernels/sign.h"
 
 #include <cmath>
+#include <cstring>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "laconic/kernels/sign.cc"
@@ -22,7 +23,7 @@ template <Norm kNorm, bool kFeedback, bool kMasked>
 HWY_INLINE void measure_as(const float* a, const float* e, const float* live, std::size_t count,
                            float* p, Lanes& lanes) {
   accumulate(count, lanes, [=](auto d, std::size_t i) HWY_ATTR {
-    prefetch_ahead(a + i);
+    prefetch_ahead(a, i);
     auto value = hn::LoadU(d, a + i);
     if constexpr (kFeedback) value = hn::Add(value, hn::LoadU(d, e + i));
     value = only_live<kMasked>(d, live, i, value);
@@ -52,15 +53,13 @@ template <bool kMasked>
 HWY_INLINE void code_as(const float* p, const float* live, std::size_t count, float scale,
                         float gain, float* e, std::uint8_t* bits) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    const hn::RebindToSigned<decltype(d)> di;
     const auto value = hn::LoadU(d, p + i);
-    const auto residual =
-        hn::Mul(hn::Sub(value, hn::CopySign(hn::Set(d, scale), value)), hn::Set(d, gain));
-    prefetch_ahead(e + i);
+    const auto coded = hn::CopySignToAbs(hn::Abs(hn::Set(d, scale)), value);
+    const auto residual = hn::Mul(hn::Sub(value, coded), hn::Set(d, gain));
+    prefetch_ahead(e, i);
     hn::StoreU(only_live<kMasked>(d, live, i, residual), d, e + i);
     // Dead elements are +0 where `measure` made p, but a caller's own p may hold anything there.
-    const auto signs = hn::BitCast(di, only_live<kMasked>(d, live, i, value));
-    store_bits(d, hn::RebindMask(d, hn::Lt(signs, hn::Zero(di))), bits, i);
+    store_bits(d, sign_mask(d, only_live<kMasked>(d, live, i, value)), bits, i);
   });
   clear_tail(count, bits);
 }
@@ -75,6 +74,29 @@ template <class D>
 HWY_INLINE hn::Vec<D> signed_scale(D d, const Coded& coded, std::size_t i) {
   const auto s = hn::Abs(hn::Set(d, coded.scale));
   return hn::IfThenElse(load_bits(d, coded.bits, i), hn::Neg(s), s);
+}
+
+// Four vectors of them at once, as take(number, vector). Where masks are vectors, a bit that is
+// shifted to the place of the sign chooses with fewer instructions than a mask that is made of it.
+template <class Take>
+HWY_INLINE void signed_scales(const Coded& coded, std::size_t i, const Take& take) {
+  const Full d;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_NEON
+  const hn::RebindToUnsigned<Full> du;
+  static constexpr std::uint32_t kToSign[] = {31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21,
+                                              20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10,
+                                              9,  8,  7,  6,  5,  4,  3,  2,  1,  0};
+  const auto s = hn::Abs(hn::Set(d, coded.scale)), minus = hn::Neg(s);
+  std::uint32_t word = 0;
+  std::memcpy(&word, coded.bits + i / 8, 4 * kWidth / 8);
+  const auto bits = hn::Set(du, word);
+  for (std::size_t k = 0; k < 4; ++k) {
+    const auto shifted = hn::Shl(bits, hn::LoadU(du, kToSign + k * kWidth));
+    take(k, hn::IfNegativeThenElse(hn::BitCast(d, shifted), minus, s));
+  }
+#else
+  for (std::size_t k = 0; k < 4; ++k) take(k, signed_scale(d, coded, i + k * kWidth));
+#endif
 }
 
 // Four vectors at a time hide the latency of the additions over ranks, whose order is fixed.
@@ -94,10 +116,11 @@ HWY_INLINE void serve_as(const Coded* coded, int codes, float factor, const floa
   std::size_t i = 0;
   for (; i + kGroup <= count; i += kGroup) {
     Vector total[4];
-    for (std::size_t k = 0; k < 4; ++k) total[k] = signed_scale(d, coded[0], i + k * kWidth);
+    signed_scales(coded[0], i, [&](std::size_t k, Vector value) HWY_ATTR { total[k] = value; });
     for (int r = 1; r < codes; ++r)
-      for (std::size_t k = 0; k < 4; ++k)
-        total[k] = hn::Add(total[k], signed_scale(d, coded[r], i + k * kWidth));
+      signed_scales(coded[r], i, [&](std::size_t k, Vector value) HWY_ATTR {
+        total[k] = hn::Add(total[k], value);
+      });
     for (std::size_t k = 0; k < 4; ++k) {
       auto& lane = sums[(i / kWidth + k) % kVectors];
       lane = hn::Add(lane, finish(d, i + k * kWidth, total[k]));
@@ -122,8 +145,12 @@ void Serve(const Coded* coded, int codes, float factor, const float* e, const fl
 }
 
 void Decode(Coded coded, std::size_t count, float* out) {
-  for_each(count, [=](auto d, std::size_t i)
-                      HWY_ATTR { hn::StoreU(signed_scale(d, coded, i), d, out + i); });
+  std::size_t i = 0;
+  for (; i + 4 * kWidth <= count; i += 4 * kWidth)
+    signed_scales(coded, i, [=](std::size_t k, Vector value) HWY_ATTR {
+      hn::StoreU(value, Full(), out + i + k * kWidth);
+    });
+  for (; i < count; ++i) hn::StoreU(signed_scale(One(), coded, i), One(), out + i);
 }
 
 std::size_t CountLive(const float* live, std::size_t count) {

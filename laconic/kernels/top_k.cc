@@ -211,7 +211,7 @@ HWY_INLINE void encode_as(const float* p, const float* live, std::size_t count, 
   }
   pack(chosen, slots, places);
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    prefetch_ahead(e + i);
+    prefetch_ahead(e, i);
     const auto all = hn::Mul(hn::LoadU(d, p + i), hn::Set(d, gain));
     hn::StoreU(only_live<kMasked>(d, live, i, all), d, e + i);
   });

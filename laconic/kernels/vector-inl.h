@@ -24,20 +24,27 @@ using Vector = hn::Vec<Full>;
 constexpr std::size_t kWidth = hn::MaxLanes(Full());
 static_assert(16 % kWidth == 0, "scalable vectors are disabled for these kernels");
 
-// Asks for what stands so many elements further on, one tile where nothing is given. A block is
-// worked on twice, and the second time memory would rest; past the end of an array it does nothing.
-// An integer, since no pointer may lie there.
+// Asks for what stands so many elements after at[i], one tile where nothing is given; once per 16
+// elements, a line of the cache. A block is worked on twice, and the second time memory would rest;
+// past the end of an array it does nothing. An integer, since no pointer may lie there.
 template <std::size_t kElements = 4096>
-HWY_INLINE void prefetch_ahead(const float* at) {
-  const auto next = reinterpret_cast<std::uintptr_t>(at) + kElements * sizeof(float);
+HWY_INLINE void prefetch_ahead(const float* at, std::size_t i) {
+  if (i % 16 != 0) return;
+  const auto next = reinterpret_cast<std::uintptr_t>(at + i) + kElements * sizeof(float);
   __builtin_prefetch(reinterpret_cast<const void*>(next), 0, 2);
 }
 
-// body(d, i) for every vector of [0, count), then for every element of the tail.
+template <class... Streams>
+HWY_INLINE void prefetch_all(std::size_t i, const Streams*... streams) {
+  (prefetch_ahead(streams, i), ...);
+}
+
+// body(d, i) for the vectors of every 16 elements of [0, count), then for every element of the tail.
 template <class Body>
 HWY_INLINE void for_each(std::size_t count, const Body& body) {
   std::size_t i = 0;
-  for (; i + kWidth <= count; i += kWidth) body(Full(), i);
+  for (; i + 16 <= count; i += 16)
+    for (std::size_t k = 0; k < 16; k += kWidth) body(Full(), i + k);
   for (; i < count; ++i) body(One(), i);
 }
 
@@ -104,6 +111,18 @@ HWY_INLINE void store_bits(D d, hn::Mask<D> mask, std::uint8_t* bits, std::size_
     const auto kept = static_cast<std::uint8_t>(i % 8 == 0 ? 0 : bits[i / 8]);
     bits[i / 8] = static_cast<std::uint8_t>(kept | (byte[0] << (i % 8)));
   }
+}
+
+// Where the sign bit is set.
+template <class D>
+HWY_INLINE hn::Mask<D> sign_mask(D d, hn::Vec<D> value) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  static_cast<void>(d);
+  return hn::MaskFromVec(value);  // x86 reads no other bit of a mask's lanes
+#else
+  const hn::RebindToSigned<D> di;
+  return hn::RebindMask(d, hn::Lt(hn::BitCast(di, value), hn::Zero(di)));
+#endif
 }
 
 // Whole words are written: the bytes after the last element are 0.

@@ -46,7 +46,7 @@ std::uint64_t LionVotes(const LionMoments& s, Ties ties, const float* g, float* 
   std::uint64_t active = 0;
   for_each_word(count, [&](std::size_t w, std::size_t at, std::size_t n) HWY_ATTR {
     const bool any = any_nonzero(n, [&](auto d, std::size_t i) HWY_ATTR {
-      for (const float* stream : {g, static_cast<const float*>(m)}) prefetch_ahead(stream + at + i);
+      for (const float* stream : {g, static_cast<const float*>(m)}) prefetch_ahead(stream + at, i);
       const auto gradient = hn::LoadU(d, g + at + i);
       store_bits(d, voted(d, ties, next_c(d, s, gradient, m + at + i), i), bits + w * 8, i);
       return gradient;

@@ -6,6 +6,7 @@
 
 #include "laconic/core/error.h"
 #include "laconic/optim/gradient_rule.h"
+#include "laconic/optim/scalars.h"
 
 namespace laconic::inline optim {
 namespace {
@@ -57,20 +58,17 @@ std::int64_t percent_of_run(const OptimizerConfig& config, int share) {
 
 double AdamRule::momentum_correction(const Step& step) const {
   const OptimizerConfig& config = *bucket_.config;
-  return config.bias_correction ? 1 / (1 - std::pow(config.beta1, static_cast<double>(step.t))) : 1;
+  return config.bias_correction ? 1 / (1 - power(config.beta1, step.t)) : 1;
 }
 
 double AdamRule::variance_correction(const Step& step) const {
   const OptimizerConfig& config = *bucket_.config;
-  return config.bias_correction
-             ? 1 / (1 - std::pow(config.beta2, static_cast<double>(step.variance_updates)))
-             : 1;
+  return config.bias_correction ? 1 / (1 - power(config.beta2, step.variance_updates)) : 1;
 }
 
 double AdamRule::rate(const Step& step) const {
   const OptimizerConfig& config = *bucket_.config;
-  return config.bias_correction ? lr() / (1 - std::pow(config.beta1, static_cast<double>(step.t)))
-                                : lr();
+  return config.bias_correction ? lr() / (1 - power(config.beta1, step.t)) : lr();
 }
 
 kernels::AdamStep AdamRule::scalars(const Step& step) const {

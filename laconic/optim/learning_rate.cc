@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "laconic/core/error.h"
+#include "laconic/optim/scalars.h"
 #include "laconic/optim/spelling.h"
 
 namespace laconic::inline optim {
@@ -41,10 +42,10 @@ double LearningRate::operator()(std::int64_t step) const {
     case Decay::kConstant: break;
     case Decay::kLinear: return least + (peak - least) * (1 - progress);
     case Decay::kCosine:
-      return least + (peak - least) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
+      return least + (peak - least) * 0.5 * (1 + cosine(std::numbers::pi * progress));
     case Decay::kStaircase: {
       const std::int64_t drops = (step - warmup - 1) / every;
-      return std::max(least, peak * std::pow(factor, static_cast<double>(drops)));
+      return std::max(least, peak * power(factor, drops));
     }
   }
   return peak;

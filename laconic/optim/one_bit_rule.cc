@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "laconic/optim/scalars.h"
+
 namespace laconic::inline optim {
 
 std::vector<State> OneBitRule::state() {
@@ -54,8 +56,7 @@ class FreezeOnce final : public Schedule {
   void done(Counters& c, const Step& step, FunctionRef<double()> variance_norm) const override {
     Schedule::done(c, step, variance_norm);
     if (freeze_step_ != kAuto || c.frozen_at() != 0 || step.t % every_ != 0) return;
-    const double correction =
-        bias_correction_ ? 1 - std::pow(beta2_, static_cast<double>(step.variance_updates)) : 1;
+    const double correction = bias_correction_ ? 1 - power(beta2_, step.variance_updates) : 1;
     const double norm = variance_norm() / correction;
     const double ratio = c.norm_before() > 0 ? norm / c.norm_before() : 0;
     const bool settled = ratio >= 0.96 && ratio <= 1 / 0.96;

@@ -25,6 +25,7 @@
 #include "laconic/optim/tensors.h"
 #include "laconic/transport/metered.h"
 #include "laconic/transport/sliced.h"
+#include "laconic/transport/timeline.h"
 
 namespace laconic::inline optim {
 namespace {
@@ -45,6 +46,7 @@ class FlatOptimizer final : public Optimizer {
         clipping_(*device_, placement_.gradient()),
         schedule_(method_.make_schedule(config_)) {
     agree_on_setup(*metered_, config_, model_);
+    nodes_.timeline = &timeline_;
     if (spacing_.delay > 0) {
       courier_ = std::make_unique<Courier>(*sliced_, config_);
       record_.follow(*courier_);
@@ -59,9 +61,11 @@ class FlatOptimizer final : public Optimizer {
            "device = {} with {}: exact exchanges that add residuals run on the CPU only; leave it "
            "out, or train with device = cpu",
            config_.device, chooses ? "exchange = auto" : "guard");
-    if (chooses && nodes_.per_node > 1) flat_ = make_nodes(*metered_, kFlat);
-    if (may_switch)
-      possible_paths_ = paths_of(config_, nodes_.per_node > 1);
+    if (chooses && nodes_.per_node > 1) {
+      flat_ = make_nodes(*metered_, kFlat);
+      flat_.timeline = &timeline_;
+    }
+    if (may_switch) possible_paths_ = paths_of(config_, nodes_.per_node > 1);
     if (model_.may_rest) rest_ = std::make_unique<Rest>(model_, *metered_, spacing_.fragments);
     shadow_.ranges = model_.ranges;
     shadow_.sums.resize(model_.ranges.size());
@@ -116,6 +120,7 @@ class FlatOptimizer final : public Optimizer {
     if (bucket < 0 || bucket >= buckets())
       fail(Code::kInvalidArgument, "bucket {}: there are {}", bucket, buckets());
     take_gradient(bucket);
+    note_backward("backward", bucket);
     queue_->ready(bucket, !waits_for_all() && acts());
   }
 
@@ -126,6 +131,7 @@ class FlatOptimizer final : public Optimizer {
            "this step cannot be undone: only exact methods with Model::deferred can");
     begun_ = false;
     take_what_is_left();
+    note_backward("backward", -1);
     if (rest_) rest_->all_known();
     bool taken = true;
     if (waits_for_all()) {
@@ -136,6 +142,7 @@ class FlatOptimizer final : public Optimizer {
     }
     if (taken && acts() && tensors_) tensors_->move(step_, rules_, rest_.get(), shards_);
     placement_.give_weights();
+    note_backward("step waits", -1);
     if (taken) count();
     if (heartbeat_) heartbeat_->count(static_cast<std::int64_t>(counters_.t()));
     report(taken);
@@ -273,6 +280,8 @@ class FlatOptimizer final : public Optimizer {
   const StepStats& stats() const noexcept override { return record_.stats; }
   std::int64_t steps_taken() const noexcept override { return record_.stats.step; }
   const Totals& totals() const noexcept override { return record_.totals; }
+  void trace(bool on) override { on ? timeline_.start() : timeline_.stop(); }
+  std::string traced() const override { return timeline_.json(transport_.rank()); }
 
   std::string describe() const override {
     return fmt::format("{}, {} parameters in {} bucket(s), {}{}", method_.name,
@@ -282,6 +291,14 @@ class FlatOptimizer final : public Optimizer {
   }
 
  private:
+  // The time since the last such note, or since begin().
+  void note_backward(const char* what, int bucket) {
+    if (!timeline_.on()) return;
+    const Timeline::Time now = Timeline::Clock::now();
+    if (noted_ != Timeline::Time{}) timeline_.add(what, Timeline::kBackward, bucket, noted_, now);
+    noted_ = now;
+  }
+
   void look_for_writes() {
     if (!watches()) return;
     const NamedRange* written = watch_.written(placement_.on_host());
@@ -302,6 +319,7 @@ class FlatOptimizer final : public Optimizer {
   // A step of one bucket, on the queue's thread.
   void work(int b) {
     wait_for_gradient(b);
+    timeline_.set_bucket(b);
     if (step_.freezes) rule(b).freeze();
     if (defers()) return rule(b).average(step_);
     if (method_.spacing) {
@@ -413,6 +431,8 @@ class FlatOptimizer final : public Optimizer {
     record_.begin();
     if (codes()) record_.stats.exchange = paths_.choose(step_.kind);
     begun_ = true;
+    timeline_.set_step(step_.t);
+    noted_ = timeline_.on() ? Timeline::Clock::now() : Timeline::Time{};
     if (rest_) rest_->begin();
     queue_->begin();
   }
@@ -499,6 +519,8 @@ class FlatOptimizer final : public Optimizer {
   Rates rates_{model_};
   Transport& transport_;
   Traffic traffic_;
+  Timeline timeline_;
+  Timeline::Time noted_{};                       // in this step, on the caller's thread
   std::unique_ptr<Transport> sliced_, metered_;  // null: sliced as the engine likes it
   Nodes nodes_, flat_;                           // flat_.world is null unless buckets may choose it
   std::vector<Path> possible_paths_;             // of coded means; empty: they cannot change

@@ -191,6 +191,11 @@ class Telemetry {
 
   virtual const StepStats& stats() const noexcept = 0;  // of the last step
   virtual const Totals& totals() const noexcept = 0;
+  // From now on (true) notes when buckets were computed, encoded, sent and decoded, and when step()
+  // waited; at most a million spans. What was noted before is dropped. Between steps.
+  virtual void trace(bool on) = 0;
+  // What was noted, as Chrome's trace format (chrome://tracing, ui.perfetto.dev) has it.
+  virtual std::string traced() const = 0;
   // What really runs: "adamw, 1000 parameters in 1 bucket(s), …".
   virtual std::string describe() const = 0;
 };

@@ -9,6 +9,8 @@
 
 namespace laconic::inline transport {
 
+class Timeline;
+
 inline constexpr int kFlat = 0;        // every rank is a node of its own
 inline constexpr int kAutoNodes = -1;  // ranks that share memory (Transport::host) are a node
 
@@ -33,6 +35,7 @@ struct Nodes {
   int nodes = 1, per_node = 1, node = 0, local = 0;
   std::vector<int> ranks;  // of every node in turn; empty when flat
   std::shared_ptr<SpareMemory> messages = std::make_shared<SpareMemory>();
+  Timeline* timeline = nullptr;  // where means note what they do; null: nowhere
 
   int rank_of(int node, int local) const {
     return ranks.empty()

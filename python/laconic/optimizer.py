@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 import weakref
@@ -18,6 +19,7 @@ from .arena import Arena
 from .arguments import text
 from .errors import Error, InvalidArgument
 from .overlap import Overlap
+from .trace import Trace
 
 
 class _Elsewhere(defaultdict):
@@ -403,6 +405,14 @@ class Optimizer(torch.optim.Optimizer):
             arena.publish()
 
     _shows_synced = False
+
+    def trace(self, path: str | os.PathLike) -> Trace:
+        """From now on notes when each bucket was computed, encoded, sent and decoded, between two steps.
+
+        `close()` of what it returns, or the end of its `with`, writes that to `path` in Chrome's trace format
+        (ui.perfetto.dev shows it); give each rank a path of its own.
+        """
+        return Trace(self._core, path)
 
     def stats(self) -> dict[str, Any]:
         """What the last step was, and totals: kinds of steps, bytes sent by this rank, bits per parameter and step."""

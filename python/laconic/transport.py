@@ -103,23 +103,38 @@ class Group:
         if kind == BROADCAST:
             out = given if self.rank == root else self._take(size)
             work = self._group.broadcast([out], _root_of(root)) if size else None
-            self._flight.append((work, out, None, self.rank == root))
+            self._flight.append((work, out, None, self.rank == root, out.data_ptr(), 0))
+            return
+        if self.size == 2 and size:
+            self._flight.append(self._post_to_other(kind, address, size))
             return
         out = self._take(size if kind == ALL_TO_ALL else size * self.size)
         if kind == ALL_GATHER and size:  # in one hop: Gloo's own goes round a ring, copying
             given = self._take(out.numel()).view(self.size, size).copy_(given).view(-1)
         work = self._group.alltoall_base(out, given, [], [], c10d.AllToAllOptions()) if size else None
         copy = given if kind == ALL_GATHER and size else None
-        self._flight.append((work, out, copy, False))
+        self._flight.append((work, out, copy, False, out.data_ptr(), 0))
 
-    def arrive(self) -> int:
-        work, out, copy, own = self._flight.popleft()
+    def _post_to_other(self, kind: int, address: int, size: int) -> tuple:
+        """Of two ranks: only what the other one gets is moved; the own block stays where the caller wrote it."""
+        block = size if kind == ALL_GATHER else size // 2
+        other = 1 - self.rank
+        sent = address if kind == ALL_GATHER else address + other * block
+        own = address if kind == ALL_GATHER else address + self.rank * block
+        out = self._take(block)
+        splits = [block, 0] if other == 0 else [0, block]
+        work = self._group.alltoall_base(out, self._view(sent, block), splits, splits, c10d.AllToAllOptions())
+        return work, out, None, False, out.data_ptr() - other * block, own
+
+    def arrive(self) -> tuple[int, int]:
+        """Where rank 0's block would lie, each block after the one before; and where the own one lies, 0 if there."""
+        work, out, copy, own, first, own_block = self._flight.popleft()
         if work is not None:
             self._wait(work)
         self._give_back(copy)
         self._give_back(self._arrived)
         self._arrived = None if own else out
-        return out.data_ptr()
+        return first, own_block
 
     def split(self, color: int) -> Group:
         colors = self.gather(torch.tensor([color]))[:, 0].tolist()

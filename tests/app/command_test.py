@@ -114,6 +114,14 @@ class Bench(unittest.TestCase):
             self.assertGreater(row["ratio"], 0)
         self.assertEqual(len({row["name"] for row in rows}), len(rows))
 
+    def test_kernels_and_steps_run_on_the_target_that_is_asked_for(self):
+        best = self.rows("step", "--elements", "8192", "--repeats", "1", "--only", "adamw")[0]["target"]
+        names = {"AVX3": "avx512", "AVX3_DL": "avx512"}
+        for asked, target in (("scalar", "SCALAR"), (names.get(best, best.lower()), best), (best, best)):
+            for command in (["kernels", "--elements", "4096"], ["step", "--elements", "8192", "--only", "adamw"]):
+                with self.subTest(asked=asked, command=command):
+                    self.assertEqual({row["target"] for row in self.rows(*command, "--repeats", "1", "--target", asked)}, {target})
+
 
 class BadUsage(unittest.TestCase):
     def test_exits_with_2_and_names_the_remedy(self):
@@ -128,7 +136,8 @@ class BadUsage(unittest.TestCase):
             (["mean", "--form", "round"], "single-round"),
             (["mean", "--quickly"], "--help"),
             (["kernels", "--elements", "1"], "4096"),
-            (["kernels", "--target", "AVX9000"], "AVX2"),
+            (["kernels", "--target", "AVX9000"], "there are"),
+            (["step", "--target", "AVX9000"], "there are"),
             ([], "--help"),
         ):
             with self.subTest(arguments=arguments):

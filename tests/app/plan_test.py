@@ -182,6 +182,11 @@ class Doctor(unittest.TestCase):
         self.assertLessEqual(self.FIELDS, found.keys())
         self.assertIn(found["machine"]["kernel_target"], found["machine"]["kernel_targets"])
         self.assertGreater(found["machine"]["encode_gelements_per_s"], 0)
+        targets = [one["target"] for one in found["machine"]["coding"]]
+        self.assertEqual(targets, found["machine"]["kernel_targets"][:2])
+        self.assertTrue(all(one["encode_gelements_per_s"] > 0 for one in found["machine"]["coding"]))
+        threads = [one["threads"] for one in found["machine"]["scaling"]]
+        self.assertEqual((threads[0], threads[-1]), (1, found["machine"]["cores"]))
         self.assertIn("lo", {one["name"] for one in found["network"]["interfaces"]})
         self.assertNotEqual(found["network"]["use"], "lo")
         text = laconic("doctor").stdout

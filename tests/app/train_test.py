@@ -139,6 +139,23 @@ class Training(Command):
         self.train("a", *IMAGES, "--steps", "2", "--tensorboard")
         self.assertTrue(list((self.folder / "a").glob("*tfevents*")))
 
+    def test_a_trace_shows_every_bucket_of_every_step_and_changes_no_bit(self):
+        options = (*TEXT, "--optimizer", "zero-one-adam", "--ranks", "2", "--steps", "4", "--set", "optimizer.bucket_elements=8192")
+        plain = self.train("plain", *options)
+        traced = self.train("traced", *options, "--trace", self.folder / "traces/trace.json")
+        self.assertEqual(traced["weights_hash"], plain["weights_hash"])
+        for rank, name in ((0, "trace.json"), (1, "trace.rank1.json")):
+            events = json.loads((self.folder / "traces" / name).read_text())["traceEvents"]
+            spans = [one for one in events if one["ph"] == "X"]
+            self.assertEqual({one["pid"] for one in events}, {rank})
+            self.assertEqual({one["args"]["step"] for one in spans}, {1, 2, 3, 4})
+            buckets = {one["args"]["bucket"] for one in spans if one["name"] == "encode"}
+            self.assertGreater(len(buckets), 2)
+            for kind in ("backward", "combine", "decode", "wire"):
+                self.assertLessEqual(buckets, {one["args"]["bucket"] for one in spans if one["name"] == kind}, kind)
+            self.assertEqual(sum(one["name"] == "step waits" for one in spans), 4)
+            self.assertTrue(all(one["dur"] >= 0 for one in spans))
+
     def test_a_model_starts_from_another(self):
         masked = ["--data", "generated", "--model", "bert-mini", "--set", "model.depth=1", "--set", "model.width=32", "--batch", "2",
                   "--set", "data.context=32", "--set", "run.validation_examples=16", "--steps", "3"]

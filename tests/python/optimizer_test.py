@@ -1,6 +1,7 @@
 """The conventions of torch.optim, alone in the world."""
 import doctest
 import importlib
+import json
 import pkgutil
 import subprocess
 import sys
@@ -294,3 +295,17 @@ def test_stats_tell_what_was_done():
     assert totals["steps"] == 14 == totals["dense"] + totals["coded"] + totals["silent"]
     assert totals["silent"] > 0 and totals["dense"] > 0 and stats["step"] == 14
     assert "zero-one-adam" in optimizer.describe() and "alone" in repr(optimizer)
+
+
+def test_a_trace_is_written_when_it_is_closed_and_shows_the_steps_in_between(tmp_path):
+    model = network()
+    optimizer = laconic.AdamW(model.parameters(), lr=1e-3)
+    train(model, optimizer, 1, 0)
+    with optimizer.trace(tmp_path / "made/trace.json") as trace:
+        train(model, optimizer, 2, 0, 2)
+        assert not trace.path.exists()
+    train(model, optimizer, 1, 0)
+    trace.close()
+    spans = [one for one in json.loads(trace.path.read_text())["traceEvents"] if one["ph"] == "X"]
+    assert {one["args"]["step"] for one in spans} == {2, 3}
+    assert {"backward", "step waits"} <= {one["name"] for one in spans}

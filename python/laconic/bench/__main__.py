@@ -10,7 +10,7 @@ from .. import environment
 from ..errors import InvalidArgument
 from ..units import link
 from . import means, steps
-from .timing import table
+from .timing import sweep_table, table
 
 
 def main() -> None:
@@ -24,6 +24,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="rows whose name holds this")
     parser.add_argument("--emulate", help="hold laconic's means back to a link such as 1gbit,50us (needs no root)")
     parser.add_argument("--device", help="count also what this network device sends for our means: eth0, or what GLOO_SOCKET_IFNAME says")
+    parser.add_argument("--sweep", action="store_true", help="means: every codec beside all_reduce, from 1 Ki elements to --elements (64 Mi)")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     try:
@@ -33,11 +34,14 @@ def main() -> None:
             environment.init_process_group()
             if not dist.is_initialized():
                 raise InvalidArgument("means need ranks: torchrun --nproc-per-node 2 -m laconic.bench")
-            found = means.rows(options.elements or 25 << 20, options.repeats, options.only, options.emulate and link(options.emulate), options.device)
+            if options.sweep:
+                found = means.sweep(options.elements or 64 << 20, options.repeats, options.only, options.emulate and link(options.emulate))
+            else:
+                found = means.rows(options.elements or 25 << 20, options.repeats, options.only, options.emulate and link(options.emulate), options.device)
     except InvalidArgument as error:
         sys.exit(f"laconic.bench: {error}")
     if not dist.is_initialized() or dist.get_rank() == 0:
-        print(json.dumps(found, indent=1) if options.json else table(found))
+        print(json.dumps(found, indent=1) if options.json else sweep_table(found) if options.sweep else table(found))
     if dist.is_initialized():
         dist.barrier()
         dist.destroy_process_group()

@@ -127,6 +127,24 @@ def _bytes_on(device: str, case: Case, times: int = 5) -> float:
     return (_sent_by(device) - before) / times
 
 
+def sweep(largest: int, repeats: int, only: str = "", emulate: tuple[float, float] | None = None) -> list[dict[str, Any]]:
+    """Every codec and the backend's own all-reduce, from 1 Ki elements to `largest` in steps of four."""
+    plain, _ = transport.connect()
+    over = _core.emulated(plain, *emulate) if emulate else plain
+    done = []
+    elements = 1024
+    while elements <= largest:
+        values = torch.randn(elements, generator=torch.Generator().manual_seed(dist.get_rank()))
+        theirs = _all_reduce(values, torch.float32)
+        cases = [theirs, *(_ours(codec, codec, values, over) for codec in _core.mean_codecs() if only in codec)]
+        measured = [row(case, elements, ranks=dist.get_world_size(), backend=dist.get_backend()) for case in measure(cases, repeats)]
+        for one in measured:
+            one["times_all_reduce"] = one["seconds"] / measured[0]["seconds"]
+        done += measured
+        elements *= 4
+    return done
+
+
 def rows(
     elements: int, repeats: int, only: str = "", emulate: tuple[float, float] | None = None, device: str | None = None
 ) -> list[dict[str, Any]]:

@@ -73,6 +73,15 @@ def row(case: Case, elements: int, **more: Any) -> dict[str, Any]:
             "repeats": len(case.seconds), **more}  # fmt: skip
 
 
+def sweep_table(rows: list[dict[str, Any]]) -> str:
+    """One line per size, microseconds of each case."""
+    names = list(dict.fromkeys(one["name"] for one in rows))
+    lines = [{"elements": size, "bytes": 4 * size} for size in dict.fromkeys(one["elements"] for one in rows)]
+    for line in lines:
+        line.update({name: 1e6 * one["seconds"] for name in names for one in rows if (one["name"], one["elements"]) == (name, line["elements"])})
+    return table(lines)
+
+
 def table(rows: list[dict[str, Any]]) -> str:
     columns = list(dict.fromkeys(name for one in rows for name in one))
     cells = [columns] + [[_cell(one.get(name, "")) for name in columns] for one in rows]
