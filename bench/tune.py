@@ -3,7 +3,9 @@
 
     tune.py [STUDY...] [--arms A,B]      fashion_mnist, text, mlm; run from the project's root after ./run build
 
-Each value is tried once, for the number of steps given here; the lowest validation loss wins.
+Each value is tried once, for the number of steps given here; the lowest loss wins on a tenth of the training data that is held
+out (`data.validate_on=tuning`): the validation set, which results are reported on, has no part in it. `laconic compare --tune`
+does the same for the arms of one comparison.
 """
 import argparse
 import json
@@ -37,7 +39,7 @@ def main():
                 out = RUNS / "tune" / study / f"{optimizer}-{rate:g}"
                 if not (out / "summary.json").exists():
                     try:
-                        run([], f"{LACONIC} train {STUDIES[study]()} --optimizer {optimizer} --lr {rate} --out {out} --overwrite --set run.validate_every=100000")
+                        run([], f"{LACONIC} train {STUDIES[study]()} --optimizer {optimizer} --lr {rate} --out {out} --overwrite --set run.validate_every=100000 --set data.validate_on=tuning")
                     except Exception as error:  # a rate that diverges is just not the best
                         print(f"  {error}")
                         continue
