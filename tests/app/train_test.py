@@ -362,7 +362,7 @@ class Comparing(Command):
     def test_a_frontier_has_tuned_rates_times_on_a_network_and_goes_on_where_it_was_cut_off(self):
         out = self.folder / "frontier"
         arguments = ["compare", *TEXT, "--optimizers", "adamw,adamw:codec=int8/int4,local-steps:every=2/4", "--steps", "8", "--seeds", "2", "--frontier",
-                     "--tune", "4", "--network", "1mbit", "--threads", "1", "--out", out]
+                     "--tune", "4", "--network", "4mbit", "--threads", "1", "--out", out]
         text = self.done(*arguments)
         summary = json.loads((out / "summary.json").read_text())
         arms = {arm["optimizer"]: arm for arm in summary["arms"]}
