@@ -2,17 +2,25 @@
 """Runs the benchmarks and trainings and records them under bench/results/, with the command, the machine and the commit;
 then writes docs/explanation/results.md, README's tables and its chart from all that is recorded.
 
-    record.py [NAME...]      all of SUITES and of studies.py, or the named ones; run from the project's root after ./run build
+    record.py [NAME...] [--resume] [--minutes N]      all of SUITES and of studies.py, or the named ones; `frontier`: all studies
+                                                      of frontier.py. Run from the project's root after ./run build
+
+--resume leaves out what is recorded already. --minutes ends what is under way after so long, at a step from which the same
+command goes on: trainings of studies keep what is finished, and a checkpoint of what is not.
 """
+import argparse
 import datetime
 import json
 import os
 import pathlib
 import platform
 import shlex
+import signal
 import subprocess
 import sys
+import threading
 
+import frontier
 import results_page
 import studies
 
@@ -93,20 +101,48 @@ def write(name, record):
     print(folder / f"{name}.json")
 
 
-def main():
+def wanted_names(given):
     names = [*SUITES, *studies.STUDIES]
-    unknown = set(sys.argv[1:]) - set(names)
+    groups = {"frontier": list(frontier.studies(studies))}
+    unknown = set(given) - set(names) - set(groups)
     if unknown:
-        sys.exit(f"record: no suite named {', '.join(sorted(unknown))}; there are: {', '.join(names)}")
-    for name in sys.argv[1:] or names:
+        sys.exit(f"record: no suite named {', '.join(sorted(unknown))}; there are: {', '.join([*names, *groups])}")
+    return [name for one in given or names for name in groups.get(one, [one])]
+
+
+def stop_after(minutes):
+    """Asks the training that is under way to stop, as Ctrl-C would; it leaves a checkpoint."""
+    def stop():
+        print(f"record: {minutes:g} minutes are over", flush=True)
+        studies.stop(signal.SIGTERM)
+    timer = threading.Timer(60 * minutes, stop)
+    timer.daemon = True
+    timer.start()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--minutes", type=float)
+    options = parser.parse_args()
+    names = wanted_names(options.names)
+    if options.minutes:
+        stop_after(options.minutes)
+    for name in names:
+        if options.resume and pathlib.Path(f"bench/results/{name}.json").exists():
+            continue
         try:
             record = record_of(name)
         except studies.MissingData as error:
             print(f"record: {name} is left out: {error}")
             continue
+        except studies.Stopped:
+            print(f"record: {name} is not finished; --resume goes on with it")
+            break
         write(name, record)
     results_page.write()
-    print("docs/explanation/results.md, docs/time-to-quality.svg and README.md")
+    print("docs/explanation/results.md, its charts and README.md")
 
 
 if __name__ == "__main__":

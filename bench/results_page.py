@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import chart
+import frontier_page
 import local_steps
 import papers
 import readme_tables
@@ -26,7 +27,9 @@ Fashion-MNIST is Debian's package `dataset-fashion-mnist`. Runs are short (minut
 compared is how the optimizers do on the same budget, not how far a model can go. ± is the standard deviation over seeds.
 "AdamW's quality" is within 1 % of its last accuracy, or of its last validation loss where the task has no accuracy.
 
-Learning rates: the same budget for every optimizer, three values each, one short run per value (`bench/tune.py`). A method's
+Learning rates: the same budget for every optimizer, three values each, one short run per value. `bench/tune.py` and `laconic compare --tune`
+choose on a tenth of the training data that is held out (`data.validate_on=tuning`); the rates that models and methods come with were chosen before
+that, by the validation loss of such runs. A method's
 own rates are in its file under `laconic/optim/methods/`, those of each model in `app/training/tuned.cc`. Everything else is equal: data order, batch, schedule (5 % warm-up, cosine), no weight decay.
 """
 
@@ -238,6 +241,10 @@ def against_papers(rows):
     return papers.section(rows, table)
 
 
+def with_table(section):
+    return lambda rows: section(rows, table)
+
+
 SECTIONS = (
     ("fashion_mnist", "Fashion-MNIST, ResNet-20-like", fashion_mnist),
     ("text", "Text, GPT-2 mini", text),
@@ -260,6 +267,8 @@ SECTIONS = (
     ("wide_area", "Wide-area networks, predicted", local(local_steps.wide_section)),
     ("counters", "Bytes by the counters of network devices", counters),
     ("papers", "Against the papers", against_papers),
+    *((name, f"Frontier: {title}", with_table(frontier_page.section(name))) for name, (_, title) in frontier_page.TASKS.items()),
+    ("ranks", "From 1 to 32 ranks", with_table(frontier_page.ranks)),
 )
 
 
@@ -269,7 +278,7 @@ def read(folder):
 
 
 def render(records):
-    parts = [INTRO]
+    parts = [INTRO, frontier_page.what_to_choose(records)]
     for name, title, body in SECTIONS:
         if name in records:
             parts.append(f"## {title}\n\n{body(records[name])}\n[{name}](../../bench/results/{name}.json)\n")
@@ -299,6 +308,7 @@ def pages(root):
         root / "docs/explanation/results.md": render(records),
         root / "docs/time-to-quality.svg": chart.time_to_quality(records["network_text_100mbit"]),
         root / "README.md": readme((root / "README.md").read_text(), records),
+        **frontier_page.charts(records, root / "docs"),
     }
 
 

@@ -6,10 +6,13 @@ import json
 import os
 import pathlib
 import shlex
+import signal
 import statistics
 import subprocess
+import sys
 
 import forecast
+import frontier
 import local_steps
 import papers
 
@@ -30,6 +33,21 @@ class MissingData(Exception):
     pass
 
 
+class Stopped(Exception):
+    """By stop(): the command that was under way left a checkpoint."""
+
+
+under_way = None  # the process of run()
+stopped = False
+
+
+def stop(number):
+    global stopped
+    stopped = True
+    if under_way:
+        under_way.send_signal(number)
+
+
 def data(name):
     """A file of the folder that LACONIC_DATA names: shakespeare.txt, sst2/."""
     path = pathlib.Path(os.environ.get("LACONIC_DATA", "data")) / name
@@ -43,9 +61,17 @@ def run(commands, line, out=None, done=False):
     shown = line.replace(os.environ.get("LACONIC_DATA", "data") + "/", "$LACONIC_DATA/")
     if done:
         return commands.append(shown)
+    global under_way
     print(f"+ {shown}", flush=True)
     with open(out or os.devnull, "w") as file:
-        subprocess.run(shlex.split(line), check=True, stdout=file)
+        under_way = subprocess.Popen(shlex.split(line), stdout=file)
+        if stopped:
+            stop(signal.SIGTERM)
+        code = under_way.wait()
+    if stopped and code:
+        raise Stopped
+    if code:
+        raise subprocess.CalledProcessError(code, shlex.split(line))
     commands.append(shown)
 
 
@@ -241,4 +267,5 @@ STUDIES = {
     "wide_area": local_steps.wide_area,
     "counters": counters,
     "papers": papers.study,
+    **frontier.studies(sys.modules[__name__]),
 }

@@ -3,8 +3,10 @@
 
     tune.py [STUDY...] [--arms A,B]      fashion_mnist, text, mlm; run from the project's root after ./run build
 
-Each value is tried once, for the number of steps given here; the lowest validation loss wins. A rate that diverges is not the best;
-any other failure ends the program, which keeps what is finished under .run/studies/tune.
+Each value is tried once, for the number of steps given here; the lowest loss wins on a tenth of the training data that is held
+out (`data.validate_on=tuning`): the validation set, which results are reported on, has no part in it. `laconic compare --tune`
+does the same for the arms of one comparison. A rate that diverges is not the best; any other failure ends the program, which
+keeps what is finished under .run/studies/tune.
 """
 import argparse
 import json
@@ -40,7 +42,7 @@ def main():
                 out = RUNS / "tune" / study / f"{optimizer}-{rate:g}"
                 if not (out / "summary.json").exists():
                     try:
-                        run([], f"{LACONIC} train {STUDIES[study]()} --optimizer {optimizer} --lr {rate} {PATIENT} --out {out} --overwrite --set run.validate_every=100000")
+                        run([], f"{LACONIC} train {STUDIES[study]()} --optimizer {optimizer} --lr {rate} {PATIENT} --out {out} --overwrite --set run.validate_every=100000 --set data.validate_on=tuning")
                     except subprocess.CalledProcessError as error:
                         if error.returncode != DIVERGED:
                             raise  # started again, it goes on with the value that failed

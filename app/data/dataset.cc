@@ -30,6 +30,7 @@ constexpr ImageStyle kFashionStyle = {{0.2860}, {0.3530}, 2, false};
 constexpr ImageStyle kCifarStyle = {{0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616}, 4, true};
 
 Opened open_images(const DataConfig& config, ImageStyle style, std::pair<Images, Images> splits) {
+  if (config.tuning()) splits = hold_out_last_tenth(std::move(splits.first));
   if (config.path == kGenerated) {
     style.mean = kGeneratedStyle.mean;
     style.deviation = kGeneratedStyle.deviation;
@@ -98,12 +99,12 @@ Opened open_text(const DataConfig& config) {
 }
 
 Opened open_masked(const DataConfig& config) {
-  const auto sentences = read_plain_sentences(parts_of(config.path), config.held_out);
+  const auto sentences = read_plain_sentences(parts_of(config.path), config);
   return make_masked_dataset(tokenizer_of(config), sentences, config);
 }
 
 Opened open_sentences(const DataConfig& config) {
-  const auto sentences = read_sentences(config.path, config.held_out);
+  const auto sentences = read_sentences(config.path, config);
   return make_sentence_dataset(tokenizer_of(config), sentences, config);
 }
 
@@ -155,6 +156,8 @@ DataConfig checked(DataConfig config) {
   static constexpr std::array<std::string_view, 2> kTokenizers = {"byte", "bpe"};
   config.task = chosen("task", config.task, names_of_tasks());
   config.tokenizer = chosen("tokenizer", config.tokenizer, kTokenizers);
+  static constexpr std::array<std::string_view, 2> kSets = {"validation", "tuning"};
+  config.validate_on = chosen("set to validate on", config.validate_on, kSets);
   check_range("context", static_cast<double>(config.context), 2, 1 << 20);
   check_range("vocabulary", static_cast<double>(config.vocabulary), kFirstMerge,
               kLargestVocabulary);

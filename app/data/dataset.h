@@ -67,9 +67,13 @@ struct DataConfig {
   double mask = 0.15;         // mlm: fraction of tokens asked for
   std::int64_t held_out = 0;  // sst2 and mlm: that many sentences of train.tsv (by a fixed
                               // shuffle) become the validation set; 0: dev.tsv
-  bool augment = true;        // images: random shifts (and flips for cifar10)
-  std::uint32_t seed = 0;     // of what is random about training examples; files, generated data
-                              // and validation are the same for every seed
+  // "tuning": the last tenth of the training part (of sst2: by a fixed shuffle) stands in for the
+  // validation set, which is not looked at. What is chosen there may be reported on the other.
+  std::string validate_on = "validation";
+  bool augment = true;     // images: random shifts (and flips for cifar10)
+  std::uint32_t seed = 0;  // of what is random about training examples; files, generated data
+                           // and validation are the same for every seed
+  bool tuning() const noexcept { return validate_on == "tuning"; }
 };
 
 // "fashion-mnist", "cifar10", "text", "mlm", "sst2".

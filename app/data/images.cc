@@ -121,6 +121,17 @@ class ImageDataset final : public Dataset {
 
 }  // namespace
 
+std::pair<Images, Images> hold_out_last_tenth(Images all) {
+  Images held = {all.channels, all.height, all.width, {}, {}};
+  const std::int64_t kept = all.size() - all.size() / 10;
+  const auto pixels = all.pixels.begin() + kept * all.image_bytes();
+  held.pixels.assign(pixels, all.pixels.end());
+  held.labels.assign(all.labels.begin() + kept, all.labels.end());
+  all.pixels.erase(pixels, all.pixels.end());
+  all.labels.resize(static_cast<std::size_t>(kept));
+  return {std::move(all), std::move(held)};
+}
+
 std::shared_ptr<const Dataset> make_image_dataset(Images train, Images validation, ImageStyle style,
                                                   const DataConfig& config) {
   if (train.height != validation.height || train.width != validation.width)

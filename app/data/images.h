@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/data/dataset.h"
@@ -29,6 +30,9 @@ struct ImageStyle {
 };
 
 inline constexpr std::uint8_t kImageClasses = 10;  // of fashion-mnist and cifar10
+
+// The first nine tenths, and the rest.
+std::pair<Images, Images> hold_out_last_tenth(Images all);
 
 // Throws Error(kInvalidArgument) if the splits differ in shape. Labels are below kImageClasses.
 std::shared_ptr<const Dataset> make_image_dataset(Images train, Images validation, ImageStyle style,

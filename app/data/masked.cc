@@ -147,16 +147,17 @@ class MaskedDataset final : public Dataset {
 
 }  // namespace
 
-PlainSentences read_plain_sentences(const std::vector<std::string>& paths, std::int64_t held_out) {
+PlainSentences read_plain_sentences(const std::vector<std::string>& paths,
+                                    const DataConfig& config) {
   PlainSentences all;
   for (const std::string& path : paths) {
     if (holds_sentences(path)) {
-      const SentenceSplit split = read_sentences(path, held_out);
+      const SentenceSplit split = read_sentences(path, config);
       for (const Sentence& sentence : split.train) all.train.push_back(sentence.text);
       for (const Sentence& sentence : split.validation) all.validation.push_back(sentence.text);
     } else {
       const std::string text = read_text(path);
-      const auto [train, validation] = split_text(text);
+      const auto [train, validation] = split_text(text, config);
       add_lines(train, all.train);
       add_lines(validation, all.validation);
     }

@@ -14,7 +14,8 @@ namespace laconic::app::data {
 struct PlainSentences {
   std::vector<std::string> train, validation;
 };
-PlainSentences read_plain_sentences(const std::vector<std::string>& paths, std::int64_t held_out);
+PlainSentences read_plain_sentences(const std::vector<std::string>& paths,
+                                    const DataConfig& config);
 
 // Masked-language modelling (BERT): an example is kBegin and as many whole sentences as fit, with
 // kSeparator between them (longer ones are cut into several). Of its text tokens a fraction `mask`

@@ -105,9 +105,14 @@ TextSplit split_text(std::string_view text) noexcept {
   return {text.substr(0, cut), text.substr(cut)};
 }
 
+TextSplit split_text(std::string_view text, const DataConfig& config) noexcept {
+  const TextSplit split = split_text(text);
+  return config.tuning() ? split_text(split.train) : split;
+}
+
 std::shared_ptr<const Dataset> make_text_dataset(const Tokenizer& tokenizer, std::string_view text,
                                                  const DataConfig& config) {
-  const auto [train, validation] = split_text(text);
+  const auto [train, validation] = split_text(text, config);
   auto train_tokens = tokenizer.encode(train), validation_tokens = tokenizer.encode(validation);
   if (std::ssize(train_tokens) <= config.context || validation_tokens.size() < 2)
     fail(Code::kInvalidArgument,

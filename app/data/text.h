@@ -16,7 +16,9 @@ std::string read_text(const std::string& path);
 struct TextSplit {
   std::string_view train, validation;
 };
-TextSplit split_text(std::string_view text) noexcept;  // the last 10 % are for validation
+// The last 10 % are for validation; with DataConfig::tuning() the last 10 % of the rest.
+TextSplit split_text(std::string_view text) noexcept;
+TextSplit split_text(std::string_view text, const DataConfig& config) noexcept;
 
 // Next-token prediction. Training example i is a window that begins at a place drawn from
 // [i context, (i + 1) context), so an epoch sees all parts of the text about once, cut anew each

@@ -178,12 +178,17 @@ std::vector<Sentence> read_tsv(const fs::path& path) {
   return sentences;
 }
 
-SentenceSplit read_sentences(const std::string& path, std::int64_t held_out) {
+SentenceSplit read_sentences(const std::string& path, const DataConfig& config) {
   const bool generated = path == kGenerated;
   const fs::path directory = path;
   SentenceSplit split;
   split.train = generated ? generated_sentences(Split::kTrain) : read_tsv(directory / "train.tsv");
-  if (held_out > 0) return hold_out(std::move(split.train), held_out, path);
+  if (config.held_out > 0) split = hold_out(std::move(split.train), config.held_out, path);
+  if (config.tuning()) {
+    const std::int64_t tenth = std::max<std::int64_t>(1, std::ssize(split.train) / 10);
+    return hold_out(std::move(split.train), tenth, path);
+  }
+  if (config.held_out > 0) return split;
   split.validation =
       generated ? generated_sentences(Split::kValidation) : read_tsv(directory / "dev.tsv");
   return split;

@@ -26,8 +26,9 @@ struct SentenceSplit {
 };
 
 // train.tsv and dev.tsv of a directory (GLUE's SST-2), or kGenerated. With `held_out` above 0 that
-// many training sentences, the same in every run, are the validation set and dev.tsv is not read.
-SentenceSplit read_sentences(const std::string& path, std::int64_t held_out);
+// many training sentences, the same in every run, are the validation set and dev.tsv is not read;
+// with tuning() a tenth of those left.
+SentenceSplit read_sentences(const std::string& path, const DataConfig& config);
 
 // Has the files of read_sentences, rather than text.
 bool holds_sentences(const std::string& path);

@@ -8,12 +8,13 @@
 
 #include "app/report/curve.h"
 #include "app/report/format.h"
+#include "app/report/frontier.h"
 #include "app/report/verdict.h"
 
 namespace laconic::app::report {
 
 // Generated from the files under app/report/page.
-extern const std::string_view kPage, kStyle, kScript;
+extern const std::string_view kPage, kStyle, kScript, kFrontierScript;
 
 namespace {
 
@@ -66,6 +67,18 @@ json lines_of(const std::vector<Curve>& curves) {
   return lines;
 }
 
+json or_null(std::optional<double> value) { return value ? rounded(*value) : json(); }
+
+// What an arm reached and cost, as a point of the frontier.
+json cost_of(const json& arm) {
+  return {{"loss", or_null(number_of(arm, "final_loss_mean"))},
+          {"spread", or_null(number_of(arm, "final_loss_spread"))},
+          {"bits", or_null(number_of(arm, "bits_per_parameter_per_step"))},
+          {"rounds", or_null(number_of(arm, "rounds"))},
+          {"seconds", or_null(time_of(arm))},
+          {"lr", or_null(number_of(arm, "lr"))}};
+}
+
 json data_of(const Arm& arm) {
   std::vector<Curve> raw, smoothed, loss, metric;
   for (const Run& run : arm.runs) {
@@ -74,11 +87,27 @@ json data_of(const Arm& arm) {
     loss.push_back(validation_curve(run.records, &StepRecord::validation_loss));
     metric.push_back(validation_curve(run.records, &StepRecord::validation_metric));
   }
-  return {{"name", arm.name},
-          {"training", lines_of(smoothed)},
-          {"raw", lines_of(raw)},
-          {"validation", lines_of(loss)},
-          {"metric", lines_of(metric)}};
+  return {{"name", arm.name},     {"cost", cost_of(arm.summary)}, {"training", lines_of(smoothed)},
+          {"raw", lines_of(raw)}, {"validation", lines_of(loss)}, {"metric", lines_of(metric)}};
+}
+
+bool has_frontier(const Section& section) {
+  return section.summary.contains("frontier") && section.summary.contains("arms");
+}
+
+// The chart, below the curves; arms that diverged have no point in it, so they are named.
+std::string frontier_figure(const Section& section, std::size_t index, const std::string& title) {
+  if (!has_frontier(section)) return "";
+  std::string html = fmt::format(
+      "<h2>What it reached for its cost</h2>\n<figure class=\"chart\" data-frontier=\"{}\" "
+      "aria-label=\"Frontier of {}\"></figure>\n",
+      index, title);
+  const auto diverged = section.summary.find("diverged");
+  if (diverged == section.summary.end() || !diverged->is_object()) return html;
+  for (const auto& [arm, why] : diverged->items())
+    html += fmt::format("<p class=\"hint\">{} diverged: {}</p>\n", escape_html(arm),
+                        escape_html(why.is_string() ? why.get<std::string>() : ""));
+  return html;
 }
 
 json data_of(const Section& section) {
@@ -87,8 +116,10 @@ json data_of(const Section& section) {
       {"emulate", text_of(section.summary, "emulate")},
       {"baseline", section.baseline ? json(*section.baseline) : json()},
       {"equal_time", number_of(section.summary, "seconds_asked").has_value()},
+      {"network", text_of(section.summary, "network")},
       {"arms", json::array()}};
   for (const Arm& arm : section.arms) data["arms"].push_back(data_of(arm));
+  if (has_frontier(section)) data["frontier"] = frontier_of(section.summary["arms"]);
   return data;
 }
 
@@ -168,13 +199,14 @@ std::string render_section(const Section& section, std::size_t index) {
   if (!facts.contains("parameters") && first.contains("parameters"))
     facts["parameters"] = first["parameters"];
   std::string verdicts;
-  for (const std::string& sentence : {verdict(section.summary), time_to_target(section.summary)})
+  for (const std::string& sentence :
+       {verdict(section.summary), time_to_target(section.summary), frontier_text(section.summary)})
     if (!sentence.empty())
       verdicts += fmt::format("<p class=\"verdict\">{}</p>\n", escape_html(sentence));
   return fmt::format(
       "<section aria-labelledby=\"s{0}\">\n<h1 id=\"s{0}\">{1}</h1>\n{6}<ul "
       "class=\"facts\">{2}</ul>\n"
-      "<figure class=\"chart\" data-section=\"{0}\" aria-label=\"Curves of {1}\"></figure>\n"
+      "<figure class=\"chart\" data-section=\"{0}\" aria-label=\"Curves of {1}\"></figure>\n{7}"
       "<h2>What it reached, and what it cost</h2>\n"
       "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table of "
       "{1}\">\n{3}\n</div>\n"
@@ -183,7 +215,7 @@ std::string render_section(const Section& section, std::size_t index) {
       section.baseline ? "<p class=\"hint\">± is the spread over seeds. Notes compare with the "
                          "baseline; a difference no larger than the spread is called so.</p>\n"
                        : "",
-      evidence_of(section), verdicts);
+      evidence_of(section), verdicts, frontier_figure(section, index, title));
 }
 
 }  // namespace
@@ -215,7 +247,7 @@ std::string render(const std::vector<std::filesystem::path>& folders) {
                       {"style", std::string(kStyle)},
                       {"sections", html},
                       {"data", to_script(data)},
-                      {"script", std::string(kScript)}});
+                      {"script", std::string(kScript) + std::string(kFrontierScript)}});
 }
 
 }  // namespace laconic::app::report

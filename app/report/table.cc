@@ -144,14 +144,25 @@ std::string badge(const json& arm, const json* baseline, const Cell& loss) {
                                          : "";
 }
 
+// The rate that was chosen, and the budget of the choice.
+std::string tuning(const json& arm) {
+  const auto found = arm.find("tuning");
+  if (found == arm.end() || !found->is_object()) return "";
+  const Number lr = number_of(*found, "lr"), steps = number_of(*found, "steps");
+  const auto tried = found->find("tried");
+  if (!lr || !steps || tried == found->end()) return "";
+  return fmt::format("<small>rate {:g}, the best of {} tried for {} steps</small>", *lr,
+                     tried->size(), human_number(*steps));
+}
+
 std::string row(const Section& section, std::size_t index, bool accuracy) {
   const json* baseline = section.baseline ? &section.arms[*section.baseline].summary : nullptr;
   const json& arm = section.arms[index].summary;
   const Cell loss =
       quality_cell({"final_loss_mean", "final_loss_spread", false, false}, arm, baseline);
-  std::string html =
-      fmt::format("<tr><th scope=\"row\"><span class=\"swatch\" data-arm=\"{}\"></span>{} {}</th>",
-                  index, escape_html(section.arms[index].name), badge(arm, baseline, loss));
+  std::string html = fmt::format(
+      "<tr><th scope=\"row\"><span class=\"swatch\" data-arm=\"{}\"></span>{} {}{}</th>", index,
+      escape_html(section.arms[index].name), badge(arm, baseline, loss), tuning(arm));
   if (equal_time(section)) html += to_html(steps_cell(arm));
   for (const Cell& cell : {
            loss,

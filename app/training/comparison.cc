@@ -115,6 +115,23 @@ void add_times_to_baseline(json& arms, const std::vector<std::vector<FinishedRun
   for (std::size_t i = 0; i < runs.size(); ++i) add_first(arms[i], runs[i], "baseline", reached);
 }
 
+std::vector<std::string> combinations(const std::string& arm) {
+  const std::size_t slash = arm.find('/');
+  if (slash == std::string::npos) return {arm};
+  // A value begins after its '=', a method's name at the start; both end at ':'.
+  const std::size_t before = arm.find_last_of("=:", slash);
+  const std::size_t begin = before == std::string::npos ? 0 : before + 1;
+  const std::size_t end = std::min(arm.find(':', slash), arm.size());
+  std::vector<std::string> all;
+  for (std::size_t at = begin; at <= end;) {
+    const std::size_t stop = std::min(arm.find('/', at), end);
+    const std::string one = arm.substr(0, begin) + arm.substr(at, stop - at) + arm.substr(end);
+    for (std::string& each : combinations(one)) all.push_back(std::move(each));
+    at = stop + 1;
+  }
+  return all;
+}
+
 double parse_target(const std::string& text, const char* option) {
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);

@@ -26,6 +26,10 @@ nlohmann::json summarize_arm(const std::vector<FinishedRun>& runs);
 void add_times_to_baseline(nlohmann::json& arms, const std::vector<std::vector<FinishedRun>>& runs,
                            std::size_t baseline);
 
+// Every combination of values that stand between '/': of "local-steps:codec=int4/sign:every=4/8"
+// the four arms local-steps:codec=int4:every=4, …:every=8, …
+std::vector<std::string> combinations(const std::string& arm);
+
 // What --target-loss and --target-metric ask for; at most one of them.
 struct Target {
   std::optional<double> loss, metric;

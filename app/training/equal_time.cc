@@ -24,6 +24,15 @@ std::optional<double> median(const std::vector<StepRecord>& steps, std::string_v
   return Sample(std::move(seconds)).median;
 }
 
+// Where no step of a kind was seen, what is nearest to it.
+struct ByKind {
+  double exact, coded, local;
+};
+ByKind by_kind(const StepTimes& times) {
+  const double exact = times.exact.value_or(times.coded.value_or(times.average));
+  return {exact, times.coded.value_or(exact), times.local.value_or(times.alone)};
+}
+
 const Method& method_of(const RunConfig& config) {
   return method_named(config.optimizer.algorithm);
 }
@@ -57,11 +66,20 @@ double expected_seconds(const RunConfig& config, std::int64_t steps, const StepT
     if (error.code() != Code::kInvalidArgument) throw;
     return times.average * static_cast<double>(steps);
   }
-  const double exact = times.exact.value_or(times.coded.value_or(times.average));
-  const double coded = times.coded.value_or(exact);
-  const double local = times.local.value_or(times.alone);
-  return exact * static_cast<double>(rounds.dense) + coded * static_cast<double>(rounds.coded) +
-         local * static_cast<double>(steps - rounds.rounds());
+  const ByKind seconds = by_kind(times);
+  return seconds.exact * static_cast<double>(rounds.dense) +
+         seconds.coded * static_cast<double>(rounds.coded) +
+         seconds.local * static_cast<double>(steps - rounds.rounds());
+}
+
+double seconds_of(const std::vector<StepRecord>& run, const StepTimes& times) {
+  const ByKind seconds = by_kind(times);
+  double sum = 0;
+  for (const StepRecord& step : run)
+    sum += step.kind == "dense"   ? seconds.exact
+           : step.kind == "coded" ? seconds.coded
+                                  : seconds.local;
+  return sum;
 }
 
 std::int64_t steps_within(double seconds, const RunConfig& config, const StepTimes& times) {

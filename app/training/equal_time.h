@@ -28,6 +28,9 @@ std::int64_t rehearsal_steps(const RunConfig& config);
 // trains ("auto"), as the rehearsal went.
 double expected_seconds(const RunConfig& config, std::int64_t steps, const StepTimes& times);
 
+// Of a run that was taken elsewhere: each of its steps as long as one of its kind takes here.
+double seconds_of(const std::vector<report::StepRecord>& run, const StepTimes& times);
+
 // The most steps that are expected to take no longer; at least 1.
 std::int64_t steps_within(double seconds, const RunConfig& config, const StepTimes& times);
 

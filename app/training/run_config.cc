@@ -177,6 +177,10 @@ const std::vector<Key>& keys() {
       key("data.held_out", kSame, "a whole number >= 0",
           "sst2 and mlm: sentences of train.tsv that become the validation set; 0: dev.tsv",
           from_zero, LACONIC_MEMBER(data.held_out)),
+      key("data.validate_on", kSame, "validation or tuning",
+          "the set that validations look at; tuning: a tenth of the training part, held out, to "
+          "choose rates by",
+          any, LACONIC_MEMBER(data.validate_on)),
       key("data.augment", kSame, "true or false", "images: random shifts, and flips for cifar10",
           any, LACONIC_MEMBER(data.augment)),
   };

@@ -18,6 +18,31 @@ bool VarianceSteps::contains(std::int64_t step) const noexcept {
   return (after_first - kappa_ * (gap - 1)) % gap == 0;
 }
 
+std::int64_t VarianceSteps::count() const noexcept {
+  std::int64_t all = 0, begin = 1;
+  for (std::int64_t gap = 1; begin <= freeze_; gap *= 2) {
+    const std::int64_t fit = (freeze_ - begin) / gap + 1;
+    if (fit <= kappa_) return all + fit;
+    all += kappa_;
+    begin += kappa_ * gap;
+  }
+  return all;
+}
+
+std::pair<std::int64_t, std::int64_t> Intervals::syncs_after_freeze(
+    std::int64_t steps) const noexcept {
+  std::int64_t left = std::max<std::int64_t>(0, steps - freeze_), least = 0, largest = 1;
+  for (std::int64_t interval = 1; left > 0; interval *= 2) {
+    const bool last = interval >= most_;
+    const std::int64_t length = last ? left : std::min(left, double_every_);
+    const std::int64_t each = std::min(interval, most_);
+    least += length / each;
+    largest += (length + each - 1) / each;
+    left -= length;
+  }
+  return {least, largest};
+}
+
 std::int64_t Intervals::at(std::int64_t step, double lr, double lr_peak) const noexcept {
   if (step <= freeze_) return 1;
   std::int64_t doublings = 0;
@@ -63,6 +88,25 @@ Rounds interval_rounds(std::int64_t steps, const VarianceSteps& variance,
     last_sync = t;
   }
   return rounds;
+}
+
+std::int64_t latest_doubling(std::int64_t steps, const VarianceSteps& variance, std::int64_t most,
+                             const VarianceSteps& other, const Intervals& other_intervals) {
+  constexpr std::int64_t kExact = 32;
+  const auto until_freeze = [&](const VarianceSteps& v) {
+    return kExact * v.count() + std::min(steps, v.freeze()) - v.count();
+  };
+  const std::int64_t budget = until_freeze(other) + other_intervals.syncs_after_freeze(steps).first;
+  const auto fits = [&](std::int64_t every) {
+    const Intervals intervals(variance.freeze(), every, most);
+    return until_freeze(variance) + intervals.syncs_after_freeze(steps).second <= budget;
+  };
+  const std::int64_t longest = std::max<std::int64_t>(1, steps - variance.freeze());
+  if (fits(longest)) return longest;
+  std::int64_t every = 1;
+  for (std::int64_t more = std::bit_floor(static_cast<std::uint64_t>(longest)); more > 0; more /= 2)
+    if (every + more <= longest && fits(every + more)) every += more;
+  return every;
 }
 
 }  // namespace laconic::inline optim

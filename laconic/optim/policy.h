@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "laconic/optim/config.h"
 
@@ -14,6 +15,7 @@ class VarianceSteps {
   VarianceSteps(std::int64_t kappa, std::int64_t freeze) : kappa_(kappa), freeze_(freeze) {}
   bool contains(std::int64_t step) const noexcept;
   std::int64_t freeze() const noexcept { return freeze_; }
+  std::int64_t count() const noexcept;  // of all of them
 
  private:
   std::int64_t kappa_, freeze_;
@@ -27,6 +29,8 @@ class Intervals {
       : freeze_(freeze), double_every_(double_every), most_(most) {}
   std::int64_t at(std::int64_t step, double lr, double lr_peak) const noexcept;
   bool follow_lr() const noexcept { return double_every_ == kAuto; }
+  // The fewest and the most syncs of a run's steps after the freeze. REQUIRES: !follow_lr().
+  std::pair<std::int64_t, std::int64_t> syncs_after_freeze(std::int64_t steps) const noexcept;
 
  private:
   std::int64_t freeze_, double_every_, most_;
@@ -65,5 +69,9 @@ Rounds freeze_rounds(std::int64_t steps, std::int64_t freeze_step);
 // Exact on variance steps, coded after intervals of local steps.
 Rounds interval_rounds(std::int64_t steps, const VarianceSteps& variance,
                        const Intervals& intervals);
+// The largest double_every with which these variance steps and the syncs after them send no more
+// than the other schedule, fp32 rounds counted as 32 coded ones; 1 if none does.
+std::int64_t latest_doubling(std::int64_t steps, const VarianceSteps& variance, std::int64_t most,
+                             const VarianceSteps& other, const Intervals& other_intervals);
 
 }  // namespace laconic::inline optim

@@ -494,11 +494,14 @@ class ZeroOneAdam(Optimizer):
         dense_codec: how the mean of the gradients travels in rounds that are exact by default: int8 and int4 are
             lossy, and add what they leave out to the next such round
         quant_block: int8, int4 and int2: elements that share a scale
+        schedule: what is left open below: published: the paper's; short: fewer variance steps, over more of the
+            run, and syncs on every step for as long as that sends no more than the paper's
         variance_freeze_step: last step on which the variance may change, the end of learning-rate warm-up; None: 15
-            % of total_steps
-        variance_kappa: variance steps before the gap between them doubles
+            % of total_steps, with schedule = short 30 %
+        variance_kappa: variance steps before the gap between them doubles; default: 16, with schedule = short 4
         double_every: steps after which the interval between syncs doubles; auto: it follows the learning rate;
-            None: a sixth of the steps after the freeze
+            None: a sixth of the steps after the freeze, with schedule = short as late as the published volume
+            allows
         max_interval: longest interval between syncs
         total_steps: length of the run, from which schedules follow
         scale_block: elements that share a scale, and are left out together when one is not finite
@@ -544,8 +547,9 @@ class ZeroOneAdam(Optimizer):
         exchange: Literal["two-round", "single-round", "count", "auto"] = 'two-round',
         dense_codec: Literal["fp32", "bf16", "int8", "int4"] = 'fp32',
         quant_block: int = 256,
+        schedule: Literal["published", "short"] = 'published',
         variance_freeze_step: int | None = None,
-        variance_kappa: int = 16,
+        variance_kappa: int | Literal["default"] = 'default',
         double_every: int | Literal["auto"] | None = None,
         max_interval: int = 16,
         total_steps: int | None = None,
@@ -565,7 +569,7 @@ class ZeroOneAdam(Optimizer):
         local_step_clipper: int = ...,
         local_step_scaler: int | Literal["auto"] | None = ...,
         var_freeze_step: int | None = ...,
-        var_update_scaler: int = ...,
+        var_update_scaler: int | Literal["default"] = ...,
     ) -> None: ...
 
 class Birder(Optimizer):

@@ -30,6 +30,18 @@ FinishedRun finished(const char* optimizer, double final_loss, std::vector<doubl
   return run;
 }
 
+TEST(Comparison, SeveralValuesOfAnOptionAreSeveralArms) {
+  using Arms = std::vector<std::string>;
+  EXPECT_EQ(combinations("adamw-bf16"), Arms{"adamw-bf16"});
+  EXPECT_EQ(combinations("adamw/birder"), (Arms{"adamw", "birder"}));
+  EXPECT_EQ(combinations("local-steps:codec=int4/sign:every=4/8"),
+            (Arms{"local-steps:codec=int4:every=4", "local-steps:codec=int4:every=8",
+                  "local-steps:codec=sign:every=4", "local-steps:codec=sign:every=8"}));
+  EXPECT_EQ(combinations("lion/adamw:codec=int8"), (Arms{"lion:codec=int8", "adamw:codec=int8"}));
+  EXPECT_EQ(combinations("adamw:codec=int8/"), (Arms{"adamw:codec=int8", "adamw:codec="}))
+      << "an empty value is for the option to refuse";
+}
+
 TEST(Comparison, GivesMeanAndSpreadOverSeeds) {
   const json arm =
       summarize_arm({finished("adamw", 1.0, {3, 1}, 0.5), finished("adamw", 2.0, {3, 2}, 0.5)});

@@ -52,6 +52,13 @@ TEST(EqualTime, KindsOfStepsAreWeightedByTheSchedule) {
   EXPECT_LT(expected_seconds(local, 1000, times), 100 + 50) << "most steps are local";
 }
 
+TEST(EqualTime, ARunTakesTheTimeOfItsKindsOfSteps) {
+  const StepTimes times =
+      step_times(steps_of({{"dense", 9}, {"dense", 4}, {"coded", 2}, {"silent", 1}}));
+  const auto run = steps_of({{"dense", 70}, {"coded", 70}, {"coded", 70}, {"silent", 70}});
+  EXPECT_DOUBLE_EQ(seconds_of(run, times), 4 + 2 + 2 + 1);
+}
+
 TEST(EqualTime, AScheduleThatIsDecidedWhileItTrainsGoesAsTheRehearsal) {
   RunConfig config = config_of("one-bit-adam");
   assign(config, {"optimizer.freeze_step", "auto"});

@@ -94,7 +94,7 @@ class Page(unittest.TestCase):
                     self.open(size, dark)
                     self.check_quiet()
                     self.assertLessEqual(self.js("document.documentElement.scrollWidth"), size[0])
-                    self.assertEqual(self.js("document.querySelectorAll('figure svg').length"), 3)
+                    self.assertEqual(self.js("document.querySelectorAll('figure svg').length"), 4)  # and one frontier
                     background[dark] = self.js("getComputedStyle(document.body).backgroundColor")
                     self.browser.screenshot(FOLDER / f"{name}-{'dark' if dark else 'light'}.png")
         self.assertNotEqual(background[False], background[True])
@@ -174,6 +174,23 @@ class Page(unittest.TestCase):
         self.assertGreater(len(seen), 9)
         self.check_quiet()
 
+    def test_the_frontier_names_its_arms_and_keeps_the_others(self):
+        self.open(DESKTOP)
+        self.assertEqual(self.js("document.querySelectorAll('figure[data-frontier]').length"), 1)
+        summary = json.loads((FOLDER / "compare" / "summary.json").read_text())
+        figure = 'figure[data-frontier="0"]'
+        for cost, named in summary["frontier"].items():
+            with self.subTest(cost=cost):
+                self.js(f"document.querySelector('{figure} input[value={cost}]').click()")
+                self.assertEqual(self.js(f"document.querySelectorAll('{figure} g.arm').length"), len(report_samples.ARMS))
+                self.assertEqual(set(self.js(f"[...document.querySelectorAll('{figure} g.arm.on')].map(n => n.dataset.arm)")), set(named))
+                self.assertEqual(set(self.texts(f"{figure} .name")), set(named))
+                self.assertNotIn("NaN", self.js(f"document.querySelector('{figure}').innerHTML"))
+        self.js(f"document.querySelector('{figure} g.arm').focus()")
+        self.assertFalse(self.js(f"document.querySelector('{figure} .tip').hidden"))
+        self.browser.screenshot(FOLDER / "frontier.png")
+        self.check_quiet()
+
     def test_hovering_shows_the_values_of_all_arms(self):
         self.open(DESKTOP)
         x, y = self.js("(() => { const b = document.querySelector('svg').getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()")
@@ -197,7 +214,7 @@ if __name__ == "__main__":
             FOLDER = Path(sys.argv[at + 1])
             FOLDER.mkdir(parents=True)
             del sys.argv[at:at + 2]
-        report_samples.write_comparison(FOLDER / "compare")
+        report_samples.write_comparison(FOLDER / "compare", zero_one_adam={"final_loss_mean": 0.385})
         report_samples.write_run(FOLDER / "run", "zero-one-adam", 7, 300, task="text", model="gpt2-mini", emulate=None)
         report_samples.write_run(FOLDER / "diverged", "birder", 7, 300, task="generated", model="bert-mini", emulate=None, diverge_at=120)
         unittest.main()

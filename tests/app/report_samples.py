@@ -58,10 +58,13 @@ def write_comparison(folder, arms=tuple(ARMS), seeds=(1, 2, 3), steps=2000, **ch
         result.append(runs[0] | {
             "final_loss_mean": sum(losses) / len(losses), "final_loss_spread": (max(losses) - min(losses)) / 2,
             "final_metric_mean": sum(metrics) / len(metrics), "final_metric_spread": (max(metrics) - min(metrics)) / 2,
-            "step_seconds": ARMS[arm][1], "exposed_seconds": ARMS[arm][2],
+            "step_seconds": ARMS[arm][1], "exposed_seconds": ARMS[arm][2], "training_seconds": runs[0]["seconds"],
             "seconds_to_baseline": runs[0]["seconds"] * 0.97 if reached else None,
             "steps_to_baseline": int(steps * 0.97) if reached else None, "runs": names} | changes.get(arm.replace("-", "_"), {}))
+    frontier = {cost: [one["optimizer"] for one in result if not any(
+        other[field] <= one[field] and other["final_loss_mean"] <= one["final_loss_mean"] and other is not one for other in result)]
+        for cost, field in (("bits", "bits_per_parameter_per_step"), ("rounds", "rounds"), ("seconds", "training_seconds"))}
     (folder / "summary.json").write_text(json.dumps({
         "task": "fashion-mnist", "model": "resnet20", "ranks": 4, "steps": steps, "seeds": list(seeds), "emulate": "100mbit,1ms",
-        "baseline": "adamw", "command": f"laconic compare --optimizers {','.join(arms)} --seeds {len(seeds)} --ranks 4 --emulate 100mbit,1ms",
+        "frontier": frontier, "baseline": "adamw", "command": f"laconic compare --optimizers {','.join(arms)} --seeds {len(seeds)} --ranks 4 --emulate 100mbit,1ms",
         "version": "0.1.0", "torch": "2.13.0", "machine": MACHINE, "arms": result}))

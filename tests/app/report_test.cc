@@ -5,7 +5,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "app/report/comparison_table.h"
 #include "app/report/curve.h"
+#include "app/report/frontier.h"
 #include "app/report/html.h"
 #include "app/report/tensorboard.h"
 #include "tests/app/records.h"
@@ -35,6 +37,57 @@ TEST(EventFile, ANewOneNeverTouchesAnother) {
   const EventFile second(scratch / "events");
   EXPECT_NE(first.path(), second.path());
   EXPECT_EQ(fs::file_size(first.path()), size);
+}
+
+json arm_of(const char* name, double loss, double bits, double rounds, double seconds) {
+  return {{"optimizer", name},
+          {"final_loss_mean", loss},
+          {"bits_per_parameter_per_step", bits},
+          {"rounds", rounds},
+          {"training_seconds", seconds}};
+}
+
+TEST(Frontier, HasTheArmsThatNoOtherBeatsInBothTheDearestFirst) {
+  json arms = {arm_of("exact", 1.0, 32, 100, 50), arm_of("cheap", 1.1, 1, 100, 20),
+               arm_of("seldom", 1.2, 2, 10, 15), arm_of("poor", 1.3, 3, 100, 60)};
+  EXPECT_EQ(frontier_of(arms), (json{{"bits", {"exact", "cheap"}},
+                                     {"rounds", {"exact", "seldom"}},
+                                     {"seconds", {"exact", "cheap", "seldom"}}}));
+  arms.push_back(arm_of("twin", 1.1, 1, 100, 20));
+  EXPECT_EQ(frontier_of(arms)["bits"], (json{"exact", "cheap", "twin"})) << "neither beats";
+  arms.push_back(arm_of("lost", kNaN, 0.1, 1, 1));
+  EXPECT_EQ(frontier_of(arms)["bits"].size(), 3U) << "a loss that is not finite is no result";
+  arms[0]["network_seconds"] = 10;
+  EXPECT_EQ(frontier_of(arms)["seconds"], json{"exact"}) << "the time on the network counts";
+}
+
+TEST(Frontier, IsNamedInASentenceWhereThereIsOne) {
+  json comparison = {{"arms", {arm_of("a", 1.0, 32, 9, 50), arm_of("b", 1.1, 1, 9, 50)}}};
+  EXPECT_EQ(frontier_text(comparison), "");
+  comparison["frontier"] = frontier_of(comparison["arms"]);
+  EXPECT_EQ(frontier_text(comparison),
+            "On the frontier of validation loss against bits: a, b; against rounds: a; against "
+            "time: a.");
+}
+
+TEST(Frontier, ATableMarksItsArms) {
+  json arms = {arm_of("exact", 1.0, 32, 100, 50), arm_of("poor", 1.3, 33, 100, 60)};
+  for (json& arm : arms)
+    arm.update({{"metric", "accuracy"},
+                {"final_loss_spread", 0.1},
+                {"final_metric_mean", 0.5},
+                {"final_metric_spread", 0.1},
+                {"steps", 100},
+                {"bytes_sent_per_rank", 9},
+                {"step_seconds", 1},
+                {"exposed_seconds", 0.5},
+                {"seconds_to_baseline", nullptr}});
+  json comparison = {{"arms", arms}, {"seeds", {1, 2}}, {"baseline", "exact"}};
+  const std::string plain = comparison_table(comparison, std::string::npos);
+  EXPECT_EQ(count(plain, "frontier"), 0U);
+  EXPECT_EQ(count(plain, "over 2 seed(s)"), 1U);
+  comparison["frontier"] = frontier_of(arms);
+  EXPECT_EQ(count(comparison_table(comparison, std::string::npos), "bits, rounds, seconds"), 1U);
 }
 
 Curve line(std::size_t n) {

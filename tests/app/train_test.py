@@ -376,6 +376,67 @@ class Comparing(Command):
         self.refused(6, ["zero-one-adam", "bits"], "compare", *TEXT, "--optimizers", "adamw,zero-one-adam,birder", "--steps", "6", "--seeds", "2",
                      "--out", out, "--resume", "--fail-if", "bits>0.1")
 
+    def test_a_frontier_has_tuned_rates_times_on_a_network_and_goes_on_where_it_was_cut_off(self):
+        out = self.folder / "frontier"
+        arguments = ["compare", *TEXT, "--optimizers", "adamw,adamw:codec=int8/int4,local-steps:every=2/4", "--steps", "8", "--seeds", "2", "--frontier",
+                     "--tune", "4", "--network", "4mbit", "--threads", "1", "--out", out]
+        text = self.done(*arguments)
+        summary = json.loads((out / "summary.json").read_text())
+        arms = {arm["optimizer"]: arm for arm in summary["arms"]}
+        self.assertEqual(list(arms), ["adamw", "adamw-bf16", "adamw:codec=int8", "adamw:codec=int4", "local-steps:every=2", "local-steps:every=4"])
+        for arm in arms.values():
+            tried = {one["lr"]: one["loss"] for one in arm["tuning"]["tried"]}
+            self.assertIn((len(tried), arm["tuning"]["steps"]), ((3, 4), (4, 4), (5, 4)))
+            self.assertTrue(len(tried) == 5 or arm["lr"] not in (min(tried), max(tried)), tried)
+            self.assertEqual(arm["lr"], min(tried, key=tried.get))
+            self.assertEqual(arm["config"]["data.validate_on"], "validation")
+        tuning = json.loads(next((out / "tuning").glob("adamw-0*/summary.json")).read_text())
+        self.assertEqual(tuning["config"]["data.validate_on"], "tuning")
+        self.assertGreater(arms["adamw"]["network_seconds"], 2 * arms["adamw:codec=int4"]["network_seconds"])
+        # The one with the best loss is on every frontier; the one with the least of a cost on that one.
+        best = min(arms.values(), key=lambda arm: arm["final_loss_mean"])
+        for cost, field in (("bits", "bits_per_parameter_per_step"), ("rounds", "rounds"), ("seconds", "network_seconds")):
+            names = summary["frontier"][cost]
+            cheapest = min(arms.values(), key=lambda arm: (arm[field], arm["final_loss_mean"]))
+            self.assertLessEqual({cheapest["optimizer"]} | ({best["optimizer"]} if cost == "bits" else set()), set(names))
+            self.assertIn(", ".join(names), text)
+        self.assertIn('data-frontier="0"', (out / "report.html").read_text())
+        # Cut off in the middle of the last run: what was finished is kept, bit for bit.
+        last = out / "local-steps-every=4-seed2"
+        hashes = {name: json.loads((out / name / "summary.json").read_text())["weights_hash"] for arm in arms.values() for name in arm["runs"]}
+        stamp = (out / "adamw-seed1/summary.json").stat().st_mtime_ns
+        (last / "summary.json").unlink()
+        again = self.done(*arguments, "--resume")
+        self.assertEqual(again.count("(kept)"), sum(len(arm["tuning"]["tried"]) for arm in arms.values()) + 6 * 2 - 1)
+        self.assertEqual((out / "adamw-seed1/summary.json").stat().st_mtime_ns, stamp)
+        self.assertEqual({name: json.loads((out / name / "summary.json").read_text())["weights_hash"] for name in hashes}, hashes)
+
+    def test_a_frontier_leaves_out_what_diverges_and_names_it(self):
+        out = self.folder / "diverges"
+        arguments = ["compare", *TEXT, "--optimizers", "adamw,adamw:weight_decay=1e30", "--steps", "12", "--threads", "1", "--out", out]
+        self.assertEqual(laconic(*arguments).returncode, 4)
+        for resume in ("--overwrite", "--resume"):
+            text = self.done(*arguments, "--frontier", resume)
+            summary = json.loads((out / "summary.json").read_text())
+            self.assertEqual([arm["optimizer"] for arm in summary["arms"]], ["adamw", "adamw-bf16"])
+            self.assertIn("lower --lr", summary["diverged"]["adamw:weight_decay=1e30"])
+            self.assertIn("adamw:weight_decay=1e30 diverged", (out / "report.html").read_text())
+        self.assertEqual(text.count("(kept)"), 2)
+
+    def test_a_comparison_that_was_stopped_goes_on_within_its_run(self):
+        out = self.folder / "stopped"
+        arguments = ["compare", *TEXT, "--optimizers", "birder", "--steps", "300", "--threads", "1", "--out", out]
+        process = subprocess.Popen([LACONIC, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
+        metrics = out / "birder-seed1/metrics.jsonl"
+        while not metrics.exists() or metrics.read_text().count("\n") < 3:
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=60), 143)
+        self.assertIn("resumed at step", self.done(*arguments, "--resume"))
+        whole = self.train("whole", *TEXT, "--optimizer", "birder", "--steps", "300", "--threads", "1")
+        self.assertEqual(json.loads((out / "summary.json").read_text())["arms"][0]["weights_hash"], whole["weights_hash"])
+
     def test_equal_time_gives_each_arm_its_own_steps(self):
         for before in [[], [MPIRUN, "-n", "2"]] if MPIRUN else [[]]:
             with self.subTest(before=before):

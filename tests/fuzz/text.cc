@@ -23,8 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         ->read(app::data::Split::kTrain, first, 1, batch);
   });
   fuzz::accepted([&] {
-    app::data::make_masked_dataset(tokenizer, app::data::read_plain_sentences({config.path}, 0),
-                                   config)
+    app::data::make_masked_dataset(tokenizer,
+                                   app::data::read_plain_sentences({config.path}, config), config)
         ->read(app::data::Split::kTrain, first, 1, batch);
   });
   return 0;

@@ -11,7 +11,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   app::data::DataConfig config;
   config.context = 2 + input.byte() % 40;
   config.path = fuzz::folder().string();
-  const std::int64_t held_out = input.byte() % 4;
+  const std::uint8_t held = input.byte();
+  config.held_out = held % 4;
+  if (held & 64) config.validate_on = "tuning";
   const std::string table = input.rest();
   fuzz::put("train.tsv", table);
   fuzz::put("dev.tsv", table);
@@ -19,12 +21,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::int64_t first[] = {0};
   app::data::Batch batch;
   fuzz::accepted([&] {
-    const auto split = app::data::read_sentences(config.path, held_out);
+    const auto split = app::data::read_sentences(config.path, config);
     app::data::make_sentence_dataset(tokenizer, split, config)
         ->read(app::data::Split::kTrain, first, 1, batch);
   });
   fuzz::accepted([&] {
-    const auto plain = app::data::read_plain_sentences({config.path}, held_out);
+    const auto plain = app::data::read_plain_sentences({config.path}, config);
     app::data::make_masked_dataset(tokenizer, plain, config)
         ->read(app::data::Split::kTrain, first, 1, batch);
   });

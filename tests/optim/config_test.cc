@@ -46,6 +46,7 @@ OptimizerConfig nothing_default() {
           .min_trust = 1e-300,
           .max_trust = 1.0 / 3,
           .freeze_step = kAuto,
+          .schedule = IntervalSchedule::kShort,
           .variance_freeze_step = 12'500,
           .variance_kappa = 7,
           .double_every = kAuto,
@@ -228,6 +229,38 @@ TEST(OptimizerConfig, WhatIsUnsetFollowsFromTheLengthOfTheRun) {
   EXPECT_EQ(validated(zero_one).double_every, 1);
   zero_one.variance_freeze_step = 500;
   EXPECT_EQ(validated(zero_one).double_every, 1);
+}
+
+TEST(OptimizerConfig, TheShortScheduleFillsInWhatIsLeftOpenOnly) {
+  OptimizerConfig config{.algorithm = "zero-one-adam", .total_steps = 5000};
+  EXPECT_EQ(validated(config).variance_kappa, 16);
+  set(config, "schedule", "short");
+  EXPECT_EQ(validated(config).variance_kappa, 4);
+  EXPECT_EQ(validated(config).variance_freeze_step, 1500);
+  EXPECT_NEAR(static_cast<double>(validated(config).double_every), 1465, 20);
+  set(config, "variance_kappa", "16");
+  set(config, "variance_freeze_step", "750");
+  set(config, "double_every", "708");
+  const OptimizerConfig given = validated(config);
+  set(config, "schedule", "published");
+  EXPECT_EQ(given.variance_kappa, validated(config).variance_kappa);
+  EXPECT_EQ(given.variance_freeze_step, validated(config).variance_freeze_step);
+  EXPECT_EQ(given.double_every, validated(config).double_every);
+  EXPECT_TRUE(says(refusal("schedule", "long"), {"published or short"}));
+}
+
+TEST(OptimizerConfig, TheShortScheduleSendsNoMoreThanThePublishedOne) {
+  for (const std::int64_t steps : {120, 200, 500, 1000, 1999, 5000, 20'000, 118'003, 1'000'000}) {
+    const auto bits = [&](const char* schedule) {
+      OptimizerConfig config{.algorithm = "zero-one-adam", .total_steps = steps};
+      set(config, "schedule", schedule);
+      return method_named("zero-one-adam")
+          .rounds(validated(config), steps)
+          .bits_per_parameter_per_step(32, 1);
+    };
+    EXPECT_LE(bits("short"), bits("published")) << steps;
+    EXPECT_GE(bits("short"), (steps > 2000 ? 0.98 : 0.75) * bits("published")) << steps;
+  }
 }
 
 TEST(OptimizerConfig, WhatIsGivenStays) {

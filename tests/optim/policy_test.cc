@@ -30,6 +30,7 @@ TEST(VarianceSteps, FollowTheRecurrence) {
       const std::set<std::int64_t> expected = written_out(kappa, freeze);
       for (std::int64_t t = -2; t <= freeze + 100; ++t)
         ASSERT_EQ(steps.contains(t), expected.contains(t)) << kappa << " " << freeze << " " << t;
+      ASSERT_EQ(steps.count(), std::ssize(expected)) << kappa << " " << freeze;
     }
   }
 }
@@ -71,6 +72,35 @@ TEST(Intervals, DoubleAfterTheFreezeUpToTheMost) {
   EXPECT_EQ(at(kFar), 16);
   EXPECT_EQ(Intervals(100, 10, 12).at(141, 1, 1), 12);
   EXPECT_EQ(Intervals(0, 1, 1).at(50, 1, 1), 1);
+}
+
+TEST(Intervals, SyncsAreWithinTheirBounds) {
+  for (const std::int64_t every : {1, 7, 60, 1000})
+    for (const std::int64_t most : {1, 6, 16})
+      for (const std::int64_t steps : {1, 50, 333, 2000}) {
+        const std::int64_t freeze = 40;
+        const Rounds rounds = interval_rounds(steps, {1, freeze}, {freeze, every, most});
+        const std::int64_t before =
+            interval_rounds(std::min(steps, freeze), {1, freeze}, {freeze, every, most}).coded;
+        const auto [least, largest] = Intervals(freeze, every, most).syncs_after_freeze(steps);
+        EXPECT_LE(least, rounds.coded - before + 1) << every << " " << most << " " << steps;
+        EXPECT_GE(largest, rounds.coded - before) << every << " " << most << " " << steps;
+        EXPECT_LE(largest - least, 8);
+      }
+}
+
+TEST(Intervals, LatestDoublingSpendsAVolumeAndNoMore) {
+  const VarianceSteps few(4, 300), many(16, 150);
+  const Intervals published(150, 141, 16);
+  const auto bits = [](const VarianceSteps& variance, const Intervals& intervals) {
+    return interval_rounds(1000, variance, intervals).bits_per_parameter_per_step(32, 1);
+  };
+  EXPECT_EQ(latest_doubling(1000, few, 16, many, published), 700) << "a sync on every step fits";
+  const VarianceSteps as_many(16, 300);
+  const std::int64_t every = latest_doubling(1000, as_many, 16, as_many, {300, 100, 16});
+  EXPECT_NEAR(static_cast<double>(every), 100, 8) << "that of the other, but for rounding";
+  EXPECT_LE(bits(as_many, {300, every, 16}), bits(as_many, {300, 100, 16}));
+  EXPECT_EQ(latest_doubling(1000, {1000, 1000}, 16, few, published), 1) << "nothing fits";
 }
 
 TEST(Intervals, FollowTheLearningRateWhenAuto) {

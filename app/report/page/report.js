@@ -351,4 +351,4 @@ function start_theme() {
 
 start_theme();
 const sections = JSON.parse(document.getElementById("data").textContent);
-for (const figure of document.querySelectorAll("figure[data-section]")) new Chart(figure, sections[Number(figure.dataset.section)]);
+const charts = [...document.querySelectorAll("figure[data-section]")].map((figure) => new Chart(figure, sections[Number(figure.dataset.section)]));

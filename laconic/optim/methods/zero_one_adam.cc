@@ -220,24 +220,36 @@ class ZeroOne final : public Schedule {
   std::int64_t total_;
 };
 
+constexpr Word kSchedules[] = {word("published", IntervalSchedule::kPublished),
+                               word("short", IntervalSchedule::kShort)};
+constexpr Word kByDefault[] = {word(kDefaultText, kDefault)};
+
 std::vector<Option> all_options() {
   std::vector<Option> all = one_bit_options();
+  all.push_back(option<&C::schedule>(
+      "schedule", "published or short", word_only,
+      "what is left open below: published: the paper's; short: fewer variance steps, over more of "
+      "the run, and syncs on every step for as long as that sends no more than the paper's",
+      kSchedules));
   all.push_back(option<&C::variance_freeze_step>(
                     "variance_freeze_step",
                     "a whole number >= 1, or unset with total_steps (a freeze step below 1 would "
                     "leave no variance to divide by)",
                     from_one,
                     "last step on which the variance may change, the end of learning-rate "
-                    "warm-up; unset: 15 % of total_steps",
+                    "warm-up; unset: 15 % of total_steps, with schedule = short 30 %",
                     kUnsetOnly)
                     .in("steps"));
-  all.push_back(option<&C::variance_kappa>("variance_kappa", kFromOne, from_one,
-                                           "variance steps before the gap between them doubles"));
+  all.push_back(option<&C::variance_kappa>(
+      "variance_kappa", "a whole number >= 1, or default", from_one,
+      "variance steps before the gap between them doubles; default: 16, with schedule = short 4",
+      kByDefault));
   all.push_back(option<&C::double_every>(
                     "double_every", "a whole number >= 1, auto, or unset with total_steps",
                     from_one,
                     "steps after which the interval between syncs doubles; auto: it follows the "
-                    "learning rate; unset: a sixth of the steps after the freeze",
+                    "learning rate; unset: a sixth of the steps after the freeze, with schedule = "
+                    "short as late as the published volume allows",
                     kUnsetOrAuto)
                     .in("steps"));
   all.push_back(
@@ -246,11 +258,33 @@ std::vector<Option> all_options() {
   return all;
 }
 
-void complete(C& config) {
+// The published rules: steps that are left open follow from the length of the run.
+constexpr std::int64_t kPublishedKappa = 16, kShortKappa = 4;
+std::int64_t published_freeze(const C& config) { return percent_of_run(config, 15); }
+std::int64_t published_doubling(const C& config, std::int64_t freeze) {
+  return std::max<std::int64_t>(1, (config.total_steps - freeze) / 6);
+}
+
+// Fewer variance steps over twice the share of the run; what they save goes into syncs on every
+// step, until the published volume is spent.
+void complete_short(C& config) {
+  const std::int64_t steps = config.total_steps, freeze = published_freeze(config);
+  if (config.variance_kappa == kDefault) config.variance_kappa = kShortKappa;
   fill_from_length(config.variance_freeze_step, config, "variance_freeze_step",
-                   percent_of_run(config, 15));
+                   percent_of_run(config, 30));
   fill_from_length(config.double_every, config, "double_every",
-                   (config.total_steps - config.variance_freeze_step) / 6);
+                   latest_doubling(steps, {config.variance_kappa, config.variance_freeze_step},
+                                   config.max_interval, {kPublishedKappa, freeze},
+                                   {freeze, published_doubling(config, freeze), C{}.max_interval}));
+}
+
+void complete(C& config) {
+  if (config.schedule == IntervalSchedule::kShort) return complete_short(config);
+  if (config.variance_kappa == kDefault) config.variance_kappa = kPublishedKappa;
+  fill_from_length(config.variance_freeze_step, config, "variance_freeze_step",
+                   published_freeze(config));
+  fill_from_length(config.double_every, config, "double_every",
+                   published_doubling(config, config.variance_freeze_step));
 }
 
 }  // namespace

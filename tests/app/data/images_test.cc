@@ -77,6 +77,22 @@ TEST_F(Idx, ValuesArePixelsNormalisedByThePublishedMeanAndDeviation) {
   }
 }
 
+TEST_F(Idx, TheTuningSetIsTheLastTenthOfTheTrainingImages) {
+  write_text(images_, idx({20, 5, 6}, pixels_of(20, 30)));
+  std::string numbers;
+  for (int i = 0; i < 20; ++i) numbers.push_back(static_cast<char>(i % 10));
+  write_text(labels_, idx({20}, numbers));
+  const auto whole = open_dataset(config_);
+  config_.validate_on = "tuning";
+  const auto data = open_dataset(config_);
+  EXPECT_EQ(data->size(Split::kTrain), 18);
+  const Batch held = all_of(*data, Split::kValidation);
+  EXPECT_EQ(held.targets, (std::vector<std::int64_t>{8, 9}));
+  EXPECT_EQ(held.values, batch_of(*whole, Split::kTrain, {18, 19}).values);
+  EXPECT_EQ(all_of(*data, Split::kTrain).values,
+            batch_of(*whole, Split::kTrain, first_examples(18)).values);
+}
+
 TEST_F(Idx, PackedFilesGiveTheSameAsPlainOnes) {
   const auto plain = open_dataset(config_);
   for (const auto& name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",

@@ -98,6 +98,32 @@ TEST_F(Sst2, HeldOutSentencesAreTheSameInEveryRunAndInNoTrainingSet) {
   expect_says(thrown([&] { open_dataset(config_); }), Code::kInvalidArgument, {"40 of 40"});
 }
 
+// What rates are chosen by has neither what is trained on nor what is reported in it.
+TEST_F(Sst2, TheTuningSetIsHeldOutOfTheTrainingSentencesAlone) {
+  config_.context = 40;
+  const auto texts_of = [&](Split split) {
+    const Batch batch = all_of(*open_dataset(config_), split);
+    std::set<std::string> texts;
+    for (std::int64_t i = 0; i < batch.size; ++i) texts.insert(text_of(batch, i, 40));
+    return texts;
+  };
+  for (const std::int64_t held_out : {0, 10}) {
+    config_.held_out = held_out;
+    config_.validate_on = "validation";
+    const auto reported = texts_of(Split::kValidation), before = texts_of(Split::kTrain);
+    config_.validate_on = "tuning";
+    auto tuning = texts_of(Split::kValidation), train = texts_of(Split::kTrain);
+    EXPECT_EQ(std::ssize(tuning), (40 - held_out) / 10);
+    for (const std::string& text : tuning) EXPECT_FALSE(reported.contains(text)) << text;
+    train.merge(tuning);
+    EXPECT_TRUE(tuning.empty());
+    EXPECT_EQ(train, before);
+  }
+  config_.validate_on = "test";
+  expect_says(thrown([&] { open_dataset(config_); }), Code::kInvalidArgument,
+              {"test", "validation, tuning"});
+}
+
 TEST_F(Sst2, DamagedTablesAreRefusedWithFileAndLine) {
   expect_refused("label\tsentence\n1\tgood\n2\tbad\n", {":3:", "\"2\"", "0 or 1"});
   expect_refused("label\tsentence\n1\tgood\n\tbad\n", {":3:", "\"\""});
@@ -156,7 +182,8 @@ TEST_F(Sst2, TokenizerDataLetsTasksOnDifferentPathsShareTheTokenizer) {
 
 TEST(RealSst2, HasTheSentencesOfGlue) {
   LACONIC_REAL_DATA(path, "sst2");
-  const SentenceSplit split = read_sentences(path, 0);
+  DataConfig config;
+  const SentenceSplit split = read_sentences(path, config);
   EXPECT_EQ(split.train.size(), 67349U);
   EXPECT_EQ(split.validation.size(), 872U);
   EXPECT_EQ(split.train[0].text, "hide new secretions from the parental units");
@@ -164,7 +191,8 @@ TEST(RealSst2, HasTheSentencesOfGlue) {
   int positive = 0;
   for (const Sentence& sentence : split.validation) positive += sentence.label;
   EXPECT_EQ(positive, 444);
-  const SentenceSplit held = read_sentences(path, 6735);
+  config.held_out = 6735;
+  const SentenceSplit held = read_sentences(path, config);
   EXPECT_EQ(held.train.size(), 67349U - 6735U);
   EXPECT_EQ(held.validation.size(), 6735U);
 }

@@ -55,6 +55,26 @@ TEST_F(Text, ValidationAsksForEachTokenOfTheLastTenthOnce) {
   }
 }
 
+TEST_F(Text, TheTuningSetIsTheLastTenthOfTheTrainingPart) {
+  write_text(config_.path, std::string(810, 'a') + std::string(90, 'b') + std::string(100, 'c'));
+  config_.validate_on = "tuning";
+  const auto data = open_dataset(config_);
+  for (const std::int64_t token : all_of(*data, Split::kTrain).tokens) EXPECT_EQ(token, 'a');
+  for (const std::int64_t target : all_of(*data, Split::kValidation).targets)
+    EXPECT_TRUE(target == kIgnored || target == 'b') << target;
+  config_.task = "mlm";
+  std::string lines;
+  for (const char letter : {'a', 'b', 'c'})
+    for (int i = 0; i < (letter == 'a' ? 81 : letter == 'b' ? 9 : 10); ++i)
+      lines += std::string(9, letter) + '\n';
+  write_text(config_.path, lines);
+  config_.mask = 0.001;
+  const auto masked = open_dataset(config_);
+  for (const Split split : {Split::kTrain, Split::kValidation})
+    for (const std::int64_t target : all_of(*masked, split).targets)
+      EXPECT_TRUE(target == kIgnored || target == (split == Split::kTrain ? 'a' : 'b'));
+}
+
 TEST_F(Text, TrainingWindowsAreCutAnewInEachDrawAndStayInTheTrainingPart) {
   write_text(config_.path, std::string(900, 'a') + std::string(100, 'b'));
   const auto letters = open_dataset(config_);
