@@ -423,7 +423,7 @@ class FlatOptimizer final : public Optimizer {
     check_others();
     if (!started_) start();
     if (!std::exchange(looked_, false)) look_for_writes();
-    placement_.take_weights();
+    placement_.bring_weights();
     taken_.assign(taken_.size(), false);
     step_ = schedule_->plan(counters_, lr);
     shadow_.on = config_.shadow_every > 0 && step_.t % config_.shadow_every == 0 && codes();

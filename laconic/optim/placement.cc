@@ -21,8 +21,12 @@ Placement::Placement(const Model& model, Device& device)
   device_.release();
 }
 
-void Placement::take_weights() {
+void Placement::bring_weights() {
   if (copies_) device_.bring(model_.weights.data(), weights_.data(), weights_.size_bytes());
+}
+
+void Placement::take_weights() {
+  bring_weights();
   device_.mark(kWeights);
   device_.wait(kWeights);
 }

@@ -20,6 +20,8 @@ class Placement {
   // Before the device reads what the caller may have written, and after the device wrote.
   void take_weights();
   void give_weights();
+  // As take_weights(), where a bucket's gradient is waited for before the weights are used.
+  void bring_weights();
   // The caller's part, by the thread that drives the step, and the device's.
   void take_gradient(std::size_t bucket, std::size_t begin, std::size_t count);
   void wait_for_gradient(std::size_t bucket) { device_.wait(1 + bucket); }

@@ -99,7 +99,6 @@ TEST_P(EmulatedDevice, ResumesExactlyAcrossDevices) {
 // Weights and gradient in memory of the device, as torch's are on a GPU. The caller works on a stream
 // of its own and never waits for the host.
 TEST_P(EmulatedDevice, TrainsWeightsThatLieInItsMemory) {
-  if (short_config(algorithm()).delay > 0 || alone()) GTEST_SKIP() << "the test needs the weights";
   run([](Transport& world) {
     Training cpu(on(config(), "cpu"), world, three_groups());
     cpu.gradient_of = noise;

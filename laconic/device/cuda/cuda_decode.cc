@@ -151,7 +151,7 @@ void CudaDevice::run(const Source& source, const Sink& sink, std::size_t element
   if (elements == 0) return;
   const cuda::Gpu::Current current(*gpu_);
   const Range range{.begin = 0, .count = elements, .capacity = elements};
-  const Given from = given(source, range);
+  const Given from = given(source, {&range, 1});
   const auto* values = reinterpret_cast<const std::uint8_t*>(from.source.values);
   const bool plain = from.source.kind == cuda::SourceKind::kValues && !from.recorded;
   Slot& in = slot(extra_of(sink));

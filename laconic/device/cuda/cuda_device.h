@@ -109,7 +109,8 @@ class CudaDevice final : public Device {
   void check(int result, const char* what) const { gpu_->driver().check(result, what); }
 
   // Uploads what the ranks of a node shared, where that is the source.
-  Given given(const Source& source, const Range& range);
+  Given given(const Source& source, std::span<const Range> ranges);
+  const float* ratios(const Source& source, std::span<const Range> ranges);
   const float* joined(const NodeSum& source, const Range& range);
   EncodeResult encode_lossy(const EncodeValues& job, std::span<const Range> ranges,
                             std::size_t stride);

@@ -39,7 +39,8 @@ const float* CudaDevice::joined(const NodeSum& source, const Range& range) {
   return reinterpret_cast<const float*>(joined_) - range.begin;
 }
 
-CudaDevice::Given CudaDevice::given(const Source& source, const Range& range) {
+CudaDevice::Given CudaDevice::given(const Source& source, std::span<const Range> ranges) {
+  const Range& range = ranges.front();
   using cuda::SourceKind;
   Given all;
   if (const auto* one = std::get_if<Values>(&source)) {
@@ -71,8 +72,12 @@ CudaDevice::Given CudaDevice::given(const Source& source, const Range& range) {
     all.source.values = range.count == 0 ? nullptr : joined(*one, range);
     all.source.zero = 1;
   } else if (const auto* one = std::get_if<RecordedSource>(&source)) {
-    all = given(*one->of, range);
+    all = given(*one->of, ranges);
     all.recorded = one->values;
+  } else if (std::holds_alternative<SignMoments>(source) ||
+             std::holds_alternative<LionVotes>(source)) {
+    all.source.kind = SourceKind::kValues;
+    all.source.values = ratios(source, ranges);
   } else if (std::holds_alternative<Corrected>(source)) {
     refuse("an exact mean that adds residuals (exchange = auto, guard)");
   } else {
@@ -111,7 +116,7 @@ EncodeResult CudaDevice::encode_lossy(const EncodeValues& job, std::span<const R
   const std::size_t samples = residual.kept ? of_row * ranges.size() : 0;
   const std::size_t apart = padded(bytes), samples_at = apart * ranges.size();
 
-  const Given from = given(job.source, range);
+  const Given from = given(job.source, ranges);
   Slot& out = slot(samples_at + 8 * samples);
   clear_counter(out);
   if (samples != 0)
@@ -173,7 +178,7 @@ void CudaDevice::encode_exact(const EncodeValues& job, std::span<const Range> ra
   const EncodeJob& to = job.to;
   const std::size_t bytes = to.codec->message_size(ranges.front().capacity);
   const std::size_t apart = padded(bytes);
-  const Given from = given(job.source, ranges.front());
+  const Given from = given(job.source, ranges);
   Slot& out = slot(apart * ranges.size());
   clear_counter(out);
   cuda::DenseArguments with = dense(from, ranges, to.block);
@@ -191,7 +196,7 @@ void CudaDevice::encode_exact(const EncodeValues& job, std::span<const Range> ra
 void CudaDevice::share(const ShareValues& job, std::uint64_t& bad) {
   const cuda::Gpu::Current current(*gpu_);
   const std::size_t bytes = 4 * job.range.capacity;
-  const Given from = given(job.source, job.range);
+  const Given from = given(job.source, {&job.range, 1});
   Slot& out = slot(bytes);
   clear_counter(out);
   cuda::DenseArguments with =
@@ -229,6 +234,7 @@ struct CudaDevice::SignsJob {
   kernels::Draw draw{};
   kernels::Ties ties{};
   const std::uint8_t* wanted = nullptr;
+  float* recorded = nullptr;
 };
 
 void CudaDevice::signs(std::string_view kernel, const SignsJob& job) {
@@ -245,6 +251,7 @@ void CudaDevice::signs(std::string_view kernel, const SignsJob& job) {
   with.draw = job.draw;
   with.ties = job.ties;
   with.bad.count = counter(out);
+  with.recorded = job.recorded;
   Counter* bad = nullptr;
   const Source* source = &job.source;
   if (const auto* recorded = std::get_if<RecordedSource>(source)) {
@@ -281,6 +288,7 @@ void CudaDevice::signs(std::string_view kernel, const SignsJob& job) {
     with.wanted = payload<std::uint8_t>(out, wanted_at);
   }
   launch(kernel, cuda::encode_grid(with.rows, static_cast<unsigned>(rows)), with);
+  if (!job.out) return enqueue(out, bad);
   download(out, apart * rows);
   for (std::size_t i = 0; i < rows; ++i) {
     const char* from = out.pinned + kHead + i * apart;
@@ -288,6 +296,19 @@ void CudaDevice::signs(std::string_view kernel, const SignsJob& job) {
     std::memcpy(static_cast<char*>(job.active) + i * job.stride, from + job.bits, active);
   }
   if (bad) bad->fetch_add(counted(out), std::memory_order_relaxed);
+}
+
+// Whole numbers of what is else drawn or voted: in exact exchanges. The bits stay where they are.
+const float* CudaDevice::ratios(const Source& source, std::span<const Range> ranges) {
+  float* const to = scratch(static_cast<std::size_t>(rows_of(ranges, 1).end));
+  signs(std::holds_alternative<LionVotes>(source) ? "cast_votes" : "draw_signs",
+        {.ranges = ranges,
+         .source = source,
+         .bits = 8 * wire::words(ranges.front().capacity),
+         .out = nullptr,
+         .active = nullptr,
+         .recorded = to});
+  return to;
 }
 
 void CudaDevice::share(const ShareSigns& job) {
