@@ -45,15 +45,17 @@ void expect_redistributed(const FakeOptimizer& optimizer, int ranks, int ranks_p
   for (int b = 0; b < 3; ++b) {
     const auto& whole = optimizer.redistributed[static_cast<std::size_t>(b)];
     const std::string prefix = "bucket" + std::to_string(b) + "/";
-    const std::size_t count = optimizer.bucket(b).count;
-    ASSERT_EQ(whole.size(), 3U);
-    for (const char* name : {"m", "pending", "server"}) ASSERT_EQ(whole.at(name).size(), count);
+    const std::size_t count = optimizer.bucket(b).count, begin = optimizer.bucket(b).begin;
+    ASSERT_EQ(whole.size(), 4U);
+    for (const char* name : {"m", "pending", "server", "weights"})
+      ASSERT_EQ(whole.at(name).size(), count);
     for (std::size_t k = 0; k < count; ++k) {
       ASSERT_EQ(whole.at("m")[k], mean(prefix + "m", k, holders(0, 1, ranks, 1))) << k;
       ASSERT_EQ(whole.at("pending")[k],
                 mean(prefix + "pending", k, holders(k, count, ranks, ranks_per_node)))
           << k;
       ASSERT_EQ(whole.at("server")[k], sample(prefix + "server", 0, k)) << k;
+      ASSERT_EQ(whole.at("weights")[k], mean("weights", begin + k, holders(0, 1, ranks, 1))) << k;
     }
   }
 }
