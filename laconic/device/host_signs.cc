@@ -117,7 +117,7 @@ struct Tally {
 };
 
 // The signs of a tile, and its activity.
-std::uint64_t settle(const CountSigns& job, const Tally& tally, std::size_t begin,
+std::uint64_t decide(const CountSigns& job, const Tally& tally, std::size_t begin,
                      std::size_t count, std::uint8_t* out) {
   if (job.ties && job.planes == 0)
     return kernels::majority(*job.ties, tally.bits, tally.extras, static_cast<int>(job.bits.size()),
@@ -141,7 +141,7 @@ void HostDevice::count(const CountSigns& job) {
                    const std::size_t at = begin - range.begin, word = at / kWord;
                    const Tally tally(job, word, words_of(count), workspace(thread));
                    if (job.redraw || job.ties)
-                     return store_activity(settle(job, tally, begin, count, job.out + at / 8),
+                     return store_activity(decide(job, tally, begin, count, job.out + at / 8),
                                            count, job.out_extras + word / 8);
                    tally.count(job);
                    const std::size_t bytes = Tally::plane_bytes(job);

@@ -133,7 +133,9 @@ struct Table {
   std::vector<std::size_t> begins;
   std::vector<float> values;
   cuda::Floors device;
-  FloorTable host() const { return {begins, values, static_cast<std::size_t>(device.elements)}; }
+  FloorTable host() {
+    return {begins, values, static_cast<std::size_t>(device.elements), nullptr};
+  }
 };
 
 Table floors(Case& c, const Options& o, const Geometry& at) {
@@ -264,7 +266,7 @@ void add_momentum(Cases& cases, const std::string& name, const Options& o) {
     c.launch(grid_of(from), cuda::MomentumStoreArguments{from.device, s.m.device, s.v.device});
   });
   add(cases, "decode_momentum_apply", name, o, [&](Case& c, const Received& from, const State& s) {
-    const Table table = floors(c, o, from.at);
+    Table table = floors(c, o, from.at);
     decode(o, from, MomentumApply{adam_step(), table.host(), s.m.host, s.v.host, s.x.host});
     c.launch(grid_of(from), cuda::MomentumApplyArguments{from.device, s.m.device, s.v.device,
                                                          s.x.device, table.device, adam_step()});
@@ -273,7 +275,7 @@ void add_momentum(Cases& cases, const std::string& name, const Options& o) {
 
 void add_pending(Cases& cases, const std::string& name, const Options& o, bool stays) {
   add(cases, "decode_pending_sync", name, o, [&](Case& c, const Received& from, const State& s) {
-    const Table table = floors(c, o, from.at);
+    Table table = floors(c, o, from.at);
     decode(o, from,
            PendingSync{adam_step(), 0.77F, table.host(), stays ? nullptr : s.m.host, s.v.host,
                        s.y.host, s.x.host});

@@ -24,7 +24,7 @@ struct Table {
     begun = c.add("begins", std::vector<std::int64_t>(begins.begin(), begins.end()));
     floors = c.add("floors", values);
   }
-  FloorTable host() const { return {begins, values, elements}; }
+  FloorTable host() { return {begins, values, elements, nullptr}; }
   cuda::Floors device() const {
     return {begun.device, floors.device, static_cast<std::int64_t>(begins.size()),
             static_cast<std::int64_t>(elements)};
@@ -48,7 +48,7 @@ void add_local(Cases& cases, const std::string& name, const std::string& values,
              pending = c.add("pending", c.floats(elements, values)),
              x = c.add("x", c.floats(elements, values));
   const auto bad = c.counter("bad");
-  const Table table(c, begins, elements);
+  Table table(c, begins, elements);
   Counter found{0};
   HostDevice().run(LocalStep{adam_step(), 0.83F, g.host, m.host, v.host, pending.host, x.host,
                              table.host(), &found});
@@ -66,7 +66,7 @@ void add_apply(Cases& cases, const std::string& name, bool marked) {
   std::vector<std::uint8_t> marks(15);
   if (marked) marks[7] = marks[14] = 1;
   const auto left = c.add("left", marks);
-  const Table table(c, {0, 256, 512, 768}, elements);
+  Table table(c, {0, 256, 512, 768}, elements);
   HostDevice().run(
       MomentsApply{adam_step(), m.host, v.host, x.host, copy.host, left.host, table.host()});
   c.launch(table.grid(), cuda::MomentsApplyArguments{m.device, v.device, x.device, copy.device,
@@ -95,7 +95,7 @@ void add_floors(Cases& cases, const std::string& name, const std::vector<std::si
   std::fill_n(values.begin(), 64, 0.0F);
   const auto v = c.add("v", values);
   const auto dead = c.counter("dead");
-  const Table table(c, begins, elements);
+  Table table(c, begins, elements);
   for (std::size_t b = 0; b < begins.size(); ++b) {
     const std::size_t end = b + 1 < begins.size() ? begins[b + 1] : elements;
     const std::size_t count = end - begins[b];
@@ -160,7 +160,7 @@ void add_tensors(Cases& cases, bool applies) {
   std::vector<std::uint8_t> marks(80);
   marks[1] = marks[70] = 1;
   const auto left = c.add("left", marks), none = c.add("none", std::vector<std::uint8_t>(10));
-  const Table table(c, {0, 128, 4160, 4800}, second);
+  Table table(c, {0, 128, 4160, 4800}, second);
   const kernels::TrustStep step{1.3F, 1.234F, 1e-8F, 0.01F};
   std::vector<TensorPart> parts = {
       {100, 540, step, 0.01F, m0.host, v0.host, x.host, none.host, {}},
