@@ -107,12 +107,11 @@ LACONIC_KERNEL encode_top_k(EncodeArguments of) {
   __shared__ Shared shared;
   __shared__ Selection selection;
   Encoder encoder(of, shared);
-  encoder.measure(TopKCodec{});
-  const bool coded = shared.attempt[0] != kCleared && encoder.span.count > 0;
   const int slots = static_cast<int>(smaller(of.slots, of.rows.capacity - encoder.span.begin));
   for (int place = thread(); place < slots; place += kThreads) selection.places[place] = 0;
   if (thread() == 0) selection.counted[0] = 0;
-  __syncthreads();
+  encoder.measure(TopKCodec{});
+  const bool coded = shared.attempt[0] != kCleared && encoder.span.count > 0;
   if (coded) {
     select(encoder, selection, slots);
   } else {
