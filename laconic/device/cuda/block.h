@@ -52,16 +52,17 @@ __device__ Byte* row_message(Byte* payload, std::int64_t stride) {
 }
 
 // Elements of a row: `begin` counts from the row's first element, `at` in the vector. `room` has
-// those past the end too, in whole words.
+// those past the end too, in whole words. An item has less than 2^31 elements.
 struct Span {
-  std::int64_t begin, at, count, room;
+  std::int64_t begin, at;
+  int count, room;
 };
 // What a thread block encodes: one item.
 __device__ inline Span encoded_span(const Rows& rows) {
   const std::int64_t begin = blockIdx.x * rows.item;
   const std::int64_t count = larger(smaller(row_count(rows) - begin, rows.item), 0);
   const std::int64_t room = smaller(whole_words(rows.capacity) - begin, rows.item);
-  return {begin, row_begin(rows) + begin, count, room};
+  return {begin, row_begin(rows) + begin, static_cast<int>(count), static_cast<int>(room)};
 }
 // What a thread block decodes: a tile of an item.
 __device__ inline Span decoded_span(const Rows& rows) {
@@ -70,22 +71,20 @@ __device__ inline Span decoded_span(const Rows& rows) {
   const std::int64_t begin = blockIdx.x / tiles * rows.item + in_item;
   const std::int64_t length = smaller(rows.item - in_item, kTile);
   const std::int64_t count = larger(smaller(row_count(rows) - begin, length), 0);
-  return {begin, row_begin(rows) + begin, count, count};
+  return {begin, row_begin(rows) + begin, static_cast<int>(count), static_cast<int>(count)};
 }
 
 // Which stretch of `length` elements k lies in; k only grows. Cheaper than a division for each.
-struct Cursor {
-  int index = 0;
-  std::int64_t end;
-
-  __device__ explicit Cursor(std::int64_t length) : end(length), length_(length) {}
-  __device__ int move_to(std::int64_t k) {
-    for (; k >= end; end += length_) ++index;
-    return index;
+class Cursor {
+ public:
+  __device__ explicit Cursor(int length) : length_(length), end_(length) {}
+  __device__ int move_to(int k) {
+    for (; k >= end_; end_ += length_) ++index_;
+    return index_;
   }
 
  private:
-  std::int64_t length_;
+  int length_, end_, index_ = 0;
 };
 
 // The last of `number` ascending begins that is not past k. REQUIRES: the first is not.

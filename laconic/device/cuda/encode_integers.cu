@@ -31,12 +31,12 @@ LACONIC_KERNEL encode_integers(EncodeArguments of) {
   auto* scales = reinterpret_cast<float*>(words + whole_words(of.rows.capacity) / 32 * bits);
   encode(
       of, shared, IntegerCodec{bits},
-      [&](std::int64_t k, int code) {
-        const int field = static_cast<int>(k) & (fields - 1);
+      [&](std::int64_t begin, int k, int code) {
+        const int field = k & (fields - 1);
         std::uint32_t word = (static_cast<std::uint32_t>(code) & ((1U << bits) - 1))
                              << field * bits;
         for (int near = 1; near < fields; near *= 2) word |= swap_lanes(word, near);
-        if (field == 0) words[k / 32 * bits + k % 32 / fields] = word;
+        if (field == 0) words[begin / 32 * bits + k * bits / 32] = word;
       },
       [&](std::int64_t block, float scale) { scales[block] = scale; });
 }

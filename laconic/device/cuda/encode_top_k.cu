@@ -95,7 +95,7 @@ __device__ void select(const Encoder& encoder, Selection& selection, int slots) 
     const std::int64_t at = encoder.span.at + k;
     encoder.record(at, s.attempt[0]);
     const float e = encoder.keep(at, residual_of(p, scale, code, gain), key < 0);
-    if (!encoder.samples()) continue;
+    if (!encoder.samples) continue;
     s.p[k] = e;
     s.codes[k] = static_cast<signed char>(code);
   }
@@ -119,9 +119,9 @@ LACONIC_KERNEL encode_top_k(EncodeArguments of) {
     for (int k = thread(); k < encoder.span.count; k += kThreads)
       encoder.record(encoder.span.at + k, kCleared);
   }
-  double sums[2] = {0, 0};
-  if (encoder.samples())
-    encoder.sample(TopKCodec{}, 0, sums);
+  double residual = 0, sent = 0;
+  if (encoder.samples)
+    encoder.sample(TopKCodec{}, 0, residual, sent);
   else
     __syncthreads();
   // In half bytes: three of every index, then one of every code.

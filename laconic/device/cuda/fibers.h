@@ -147,7 +147,7 @@ inline bool run_block(unsigned threads, std::mt19937& random) {
     here.fibers[i].waits_at = nullptr;
     prepare(here.fibers[i].context, here.stacks.get() + i * Block::kStack, Block::kStack, enter);
   }
-  const std::uint32_t slow = random();  // a bit per warp
+  const auto slow = static_cast<std::uint32_t>(random());  // a bit per warp
   for (;;) {
     here.ready.clear();
     bool all_done = true, fast = false;
