@@ -8,10 +8,14 @@
 #ifdef __CUDACC__
 #define LACONIC_KERNEL extern "C" __global__ void __launch_bounds__(laconic::cuda::kThreads)
 #define LACONIC_UNROLL _Pragma("unroll")
+#define LACONIC_UNROLL_4 _Pragma("unroll 4")
+#define LACONIC_UNROLL_8 _Pragma("unroll 8")
 #define LACONIC_ROLLED _Pragma("unroll 1")
 #else
 #define LACONIC_KERNEL static void
 #define LACONIC_UNROLL
+#define LACONIC_UNROLL_4
+#define LACONIC_UNROLL_8
 #define LACONIC_ROLLED
 #endif
 
@@ -20,6 +24,7 @@ namespace laconic::cuda {
 using namespace kernels;
 
 constexpr int kWarp = 32;
+constexpr int kWarps = kThreads / kWarp;
 constexpr int kTileWords = kTile / kWord;
 
 __device__ inline int thread() { return static_cast<int>(threadIdx.x); }

@@ -12,8 +12,10 @@
 // which is false when the block cannot be encoded; code_of(p, scale); left_of(p, scale, code, gain);
 // decoded(scale, code).
 //
-// Whole tiles of the usual kind have loops of their own (`kPlain`), without what they do not need.
+// Whole tiles of the usual kind have loops of their own, without what they do not need.
 namespace laconic::cuda {
+
+constexpr int kSteps = kTile / kThreads;  // elements of a tile for each thread
 
 // Of a block.
 enum Attempt : int { kGiven, kFallenBack, kCleared };
@@ -169,12 +171,14 @@ class Encoder {
   __device__ void fill_whole() {
     with_kind(of.source.kind, [&](auto kind) {
       Cursor cursor(length);
-      LACONIC_ROLLED
-      for (int k = thread(); k < kTile; k += kThreads) {
-        const int j = cursor.move_to(k);
+      const std::int64_t first = span.at + thread();
+      LACONIC_UNROLL_4
+      for (int step = 0; step < kSteps; ++step) {
+        const int j = cursor.move_to(step * kThreads + thread());
+        const std::int64_t at = first + step * kThreads;
         bool good = true;
-        const std::int64_t at = span.at + k;
-        s.p[k] = corrected(value_of<decltype(kind)::value>(of.source, at, false, good), at);
+        const float value = value_of<decltype(kind)::value>(of.source, at, false, good);
+        s.p[step * kThreads + thread()] = corrected(value, at);
         if (!good) atomicOr(&s.bad[j], 1);
       }
     });
@@ -239,42 +243,54 @@ class Encoder {
 };
 
 // The codes and residuals of a tile.
-template <bool kPlain, class Codec, class Emit>
+template <class Codec, class Emit>
 __device__ void encode_tile(const Encoder& encoder, const Codec& codec, const Emit& emit,
                             int tile) {
-  const EncodeArguments& of = encoder.of;
   Shared& s = encoder.s;
   const Span& span = encoder.span;
-  const float gain = of.gain * of.share;
+  const float gain = encoder.of.gain * encoder.of.share;
   Cursor cursor(encoder.length);
-  const int length = kPlain ? kTile : encoder.tile_length(tile);
   LACONIC_ROLLED
-  for (int k = thread(); k < length; k += kThreads) {
+  for (int k = thread(); k < encoder.tile_length(tile); k += kThreads) {
     const int j = cursor.move_to(tile + k);
     const std::int64_t at = span.at + tile + k;
     const float p = s.p[k], scale = s.scale[j];
-    const int attempt = kPlain ? static_cast<int>(kGiven) : s.attempt[j];
-    const bool there = kPlain || tile + k < span.count;
-    const bool dead = !kPlain && there && encoder.is_dead(at);
+    const int attempt = s.attempt[j];
+    const bool there = tile + k < span.count, dead = there && encoder.is_dead(at);
     const bool coded = there && !dead && attempt != kCleared;
     const int code = coded ? codec.code_of(p, scale) : Codec::kNone;
-    emit(span.begin, tile + k, code);
+    emit(span.begin, (tile + k) / kThreads, code);
     if (!there) continue;
-    if (!kPlain) encoder.record(at, attempt);
+    encoder.record(at, attempt);
     if (attempt == kCleared) continue;
-    float e = codec.left_of(p, scale, code, gain);
-    if (kPlain)
-      of.kept[at] = e;
-    else
-      e = encoder.keep(at, e, dead);
+    const float e = encoder.keep(at, codec.left_of(p, scale, code, gain), dead);
+    if (!encoder.samples) continue;
+    s.p[k] = e;
+    s.codes[k] = static_cast<signed char>(code);
+  }
+}
+template <class Codec, class Emit>
+__device__ void encode_plain_tile(const Encoder& encoder, const Codec& codec, const Emit& emit) {
+  Shared& s = encoder.s;
+  const float gain = encoder.of.gain * encoder.of.share;
+  float* kept = encoder.of.kept + encoder.span.at + thread();
+  Cursor cursor(encoder.length);
+  LACONIC_UNROLL_4
+  for (int step = 0; step < kSteps; ++step) {
+    const int k = step * kThreads + thread();
+    const float p = s.p[k], scale = s.scale[cursor.move_to(k)];
+    const int code = codec.code_of(p, scale);
+    emit(encoder.span.begin, step, code);
+    const float e = codec.left_of(p, scale, code, gain);
+    kept[step * kThreads] = e;
     if (!encoder.samples) continue;
     s.p[k] = e;
     s.codes[k] = static_cast<signed char>(code);
   }
 }
 
-// Every element to its code: emit(begin, k, code) writes that of element begin + k of the row, all
-// lanes of a warp together, `begin` a multiple of 64; store_scale(b, scale) that of block b.
+// Every element to its code: emit(begin, step, code) writes that of element begin + step*kThreads +
+// thread() of the row, all lanes of a warp together; store_scale(b, scale) that of block b.
 template <class Codec, class Emit, class StoreScale>
 __device__ void encode(const EncodeArguments& of, Shared& s, const Codec& codec, const Emit& emit,
                        const StoreScale& store_scale) {
@@ -282,12 +298,12 @@ __device__ void encode(const EncodeArguments& of, Shared& s, const Codec& codec,
   encoder.measure(codec);
   double residual = 0, sent = 0;
   if (encoder.is_plain()) {
-    encode_tile<true>(encoder, codec, emit, 0);
+    encode_plain_tile(encoder, codec, emit);
     if (encoder.samples) encoder.sample(codec, 0, residual, sent);
   } else {
     for (int tile = 0; tile < encoder.span.room; tile += kTile) {
       if (!encoder.fits) encoder.fill_again(tile);
-      encode_tile<false>(encoder, codec, emit, tile);
+      encode_tile(encoder, codec, emit, tile);
       if (encoder.samples) encoder.sample(codec, tile, residual, sent);
     }
   }

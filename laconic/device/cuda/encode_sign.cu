@@ -30,9 +30,9 @@ LACONIC_KERNEL encode_sign(EncodeArguments of) {
   auto* scales = reinterpret_cast<float*>(words + whole_words(of.rows.capacity) / 32);
   encode(
       of, shared, SignCodec{of.norm},
-      [&](std::int64_t begin, int k, int code) {
+      [&](std::int64_t begin, int step, int code) {
         const std::uint32_t word = ballot(code < 0);
-        if (thread() % kWarp == 0) words[begin / 32 + k / 32] = word;
+        if (thread() % kWarp == 0) (words + begin / 32 + thread() / kWarp)[step * kWarps] = word;
       },
       [&](std::int64_t block, float scale) { scales[block] = scale; });
 }
