@@ -80,7 +80,7 @@ class Kernels:
         )[::2]
 
     def bodies(self, architecture):
-        """{kernel: (head, body)}, and the assembler's account of {kernel: (registers, bytes spilled)}."""
+        """{kernel: (head, body)}, and the assembler's account of {kernel: (registers, bytes of stack and spills)}."""
         bodies, used = {}, {}
         for name in self.texts:
             ptx, log = self.compile(name, architecture, ["--ptxas-options=-v"])

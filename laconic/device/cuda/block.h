@@ -4,19 +4,22 @@
 
 // Where a thread block works and how its threads meet. Kernels alone include this. Threads meet at
 // barriers, in shared memory and within a warp, never through global memory: a kernel ends instead.
-// Loops over elements stay rolled: many warps hide the memory's latency, and code stays small.
+// Four thread blocks per multiprocessor leave a thread 64 registers. Loops over elements stay rolled
+// as a rule: many warps hide the memory's latency, and code stays small.
 #ifdef __CUDACC__
-#define LACONIC_KERNEL extern "C" __global__ void __launch_bounds__(laconic::cuda::kThreads)
+#define LACONIC_KERNEL extern "C" __global__ void __launch_bounds__(laconic::cuda::kThreads, 4)
 #define LACONIC_UNROLL _Pragma("unroll")
 #define LACONIC_UNROLL_4 _Pragma("unroll 4")
 #define LACONIC_UNROLL_8 _Pragma("unroll 8")
 #define LACONIC_ROLLED _Pragma("unroll 1")
+#define LACONIC_ASSUME(condition) __builtin_assume(condition)
 #else
 #define LACONIC_KERNEL static void
 #define LACONIC_UNROLL
 #define LACONIC_UNROLL_4
 #define LACONIC_UNROLL_8
 #define LACONIC_ROLLED
+#define LACONIC_ASSUME(condition)
 #endif
 
 namespace laconic::cuda {
@@ -27,7 +30,11 @@ constexpr int kWarp = 32;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kTileWords = kTile / kWord;
 
-__device__ inline int thread() { return static_cast<int>(threadIdx.x); }
+__device__ inline int thread() {
+  const int number = static_cast<int>(threadIdx.x);
+  LACONIC_ASSUME(number >= 0 && number < kThreads);
+  return number;
+}
 
 // The exchanges within a warp. REQUIRES: all lanes come.
 __device__ inline std::uint32_t ballot(bool mine) { return __ballot_sync(~0U, mine); }
