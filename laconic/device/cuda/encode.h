@@ -9,8 +9,8 @@
 // stands for it; where even that is not finite it decodes to 0 and its residual stays.
 //
 // A codec has kNone, the code of what is not coded; measure(); settle(measured, counted, scale),
-// which is false when the block cannot be encoded; code_of(p, scale); left_of(p, scale, code, gain);
-// decoded(scale, code).
+// which is false when the block cannot be encoded; inverse_of(scale), what all elements of a block need
+// of it; code_of(p, inverse); left_of(p, scale, code, gain); decoded(scale, code).
 //
 // Whole tiles of the usual kind have loops of their own, without what they do not need.
 namespace laconic::cuda {
@@ -22,7 +22,8 @@ enum Attempt : int { kGiven, kFallenBack, kCleared };
 
 struct Shared {
   float p[kTile];
-  float measured[kTileWords], sent[kTileWords], scale[kTileWords];  // of each block
+  float measured[kTileWords], sent[kTileWords];  // of each block, as what follows
+  float scale[kTileWords], inverse[kTileWords];
   int counted[kTileWords], bad[kTileWords], attempt[kTileWords];
   int again;
   signed char codes[kTile];
@@ -226,6 +227,7 @@ class Encoder {
     const int there = left < 0 ? 0 : left < length ? left : length;
     const bool settled =
         codec.settle(s.measured[j], of.live != nullptr ? s.counted[j] : there, s.scale[j]);
+    s.inverse[j] = codec.inverse_of(s.scale[j]);
     if (settled && (attempt != kGiven || s.bad[j] == 0)) return;
     s.attempt[j] = attempt + 1;
     s.scale[j] = 0;
@@ -258,7 +260,7 @@ __device__ void encode_tile(const Encoder& encoder, const Codec& codec, const Em
     const int attempt = s.attempt[j];
     const bool there = tile + k < span.count, dead = there && encoder.is_dead(at);
     const bool coded = there && !dead && attempt != kCleared;
-    const int code = coded ? codec.code_of(p, scale) : Codec::kNone;
+    const int code = coded ? codec.code_of(p, s.inverse[j]) : Codec::kNone;
     emit(span.begin, (tile + k) / kThreads, code);
     if (!there) continue;
     encoder.record(at, attempt);
@@ -278,8 +280,9 @@ __device__ void encode_plain_tile(const Encoder& encoder, const Codec& codec, co
   LACONIC_UNROLL_4
   for (int step = 0; step < kSteps; ++step) {
     const int k = step * kThreads + thread();
-    const float p = s.p[k], scale = s.scale[cursor.move_to(k)];
-    const int code = codec.code_of(p, scale);
+    const int j = cursor.move_to(k);
+    const float p = s.p[k], scale = s.scale[j];
+    const int code = codec.code_of(p, s.inverse[j]);
     emit(encoder.span.begin, step, code);
     const float e = codec.left_of(p, scale, code, gain);
     kept[step * kThreads] = e;

@@ -13,8 +13,9 @@ struct IntegerCodec {
     scale = integer_scale(largest, bits);
     return isfinite(largest) && scale <= largest_scale(bits);
   }
-  __device__ int code_of(float p, float scale) const {
-    return kernels::code_of(p, inverse_scale(scale), largest_code(bits));
+  __device__ float inverse_of(float scale) const { return inverse_scale(scale); }
+  __device__ int code_of(float p, float inverse) const {
+    return kernels::code_of(p, inverse, largest_code(bits));
   }
   __device__ float left_of(float p, float scale, int code, float gain) const {
     return residual_of(p, scale, code, gain);

@@ -13,6 +13,7 @@ struct SignCodec {
     scale = scale_of_sum(sum, counted, norm);
     return isfinite(sum);
   }
+  __device__ float inverse_of(float) const { return 0; }
   __device__ int code_of(float p, float) const { return signbit(p) ? -1 : 1; }
   __device__ float left_of(float p, float scale, int, float gain) const {
     return residual_of(p, scale, gain);

@@ -12,6 +12,7 @@ struct TopKCodec {
     scale = integer_scale(largest, kBits);
     return isfinite(largest) && scale <= largest_scale(kBits);
   }
+  __device__ float inverse_of(float scale) const { return inverse_scale(scale); }
   __device__ float decoded(float scale, int code) const { return kernels::decoded(scale, code); }
 };
 
@@ -77,7 +78,7 @@ __device__ void select(const Encoder& encoder, Selection& selection, int slots) 
   const int least = threshold(encoder, selection, slots);
   count_groups(encoder, selection, least);
   const int spare = slots - selection.above_before[kGroups];
-  const float scale = s.scale[0], inverse = inverse_scale(scale), gain = of.gain * of.share;
+  const float scale = s.scale[0], inverse = s.inverse[0], gain = of.gain * of.share;
   const std::uint32_t before = (1U << thread() % kWarp) - 1;
   LACONIC_ROLLED
   for (int k = thread(); k < kTile; k += kThreads) {
