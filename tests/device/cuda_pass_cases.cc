@@ -204,7 +204,7 @@ void add_pass_cases(Cases& cases) {
   add_local(cases, "blocks", "normal", {0, 256, 320}, 400);
   add_local(cases, "a long block", "denormal", {0, 4800}, 5000);
   add_local(cases, "large numbers", "large", {0, 64}, 130);
-  add_local(cases, "counted", "normal", {0}, 4096);
+  add_local(cases, "a block, counted", "normal", {0}, 4096);
   add_apply(cases, "all", false);
   add_apply(cases, "marked blocks stay", true);
   add_floors(cases, "blocks", {0, 64, 320}, 400, false, false, true);
