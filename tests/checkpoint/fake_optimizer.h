@@ -53,6 +53,8 @@ class FakeOptimizer : public Optimizer {
   std::int64_t steps_taken() const noexcept override { return stats_.step; }
   const StepStats& stats() const noexcept override { return stats_; }
   const Totals& totals() const noexcept override { return totals_; }
+  void trace(bool) override {}
+  std::string traced() const override { return "[]"; }
   std::string describe() const override { return "a fake"; }
 
   // For tests that want it otherwise.

@@ -132,11 +132,11 @@ TEST_F(Masked, SentencesOfSeveralPathsAreTakenTogether) {
   write_text(scratch_ / "train.tsv", "label\tsentence\n1\tgood\n0\tbad\n1\tfine\n");
   write_text(scratch_ / "dev.tsv", "label\tsentence\n1\tso so\n");
   write_text(scratch_ / "ten", "1\n2\n\n3\n4\n5\n6\n7\n8\n9\n");
-  const auto all = read_plain_sentences({scratch_.path(), scratch_ / "ten"}, 0);
+  const auto all = read_plain_sentences({scratch_.path(), scratch_ / "ten"}, {});
   EXPECT_EQ(all.train, (std::vector<std::string>{"good", "bad", "fine", "1", "2", "3", "4", "5",
                                                  "6", "7", "8", "9"}));
   EXPECT_EQ(all.validation, (std::vector<std::string>{"so so"}));
-  const auto held = read_plain_sentences({scratch_.path()}, 1);
+  const auto held = read_plain_sentences({scratch_.path()}, {.held_out = 1});
   EXPECT_EQ(held.train.size(), 2U);
   EXPECT_EQ(held.validation.size(), 1U);
 }
