@@ -68,6 +68,7 @@ LACONIC_OPTION_OF(std::size_t);
 LACONIC_OPTION_OF(ExchangeForm);
 LACONIC_OPTION_OF(Feedback);
 LACONIC_OPTION_OF(GradientCodec);
+LACONIC_OPTION_OF(IntervalSchedule);
 LACONIC_OPTION_OF(Outer);
 LACONIC_OPTION_OF(std::string);
 LACONIC_OPTION_OF(kernels::Norm);
