@@ -47,6 +47,7 @@ std::vector<std::string> arms_of(const std::vector<std::string>& wanted) {
   return arms;
 }
 
+constexpr const char* kDiverged = "diverged.txt";
 constexpr double kRateStep = 3;        // between the rates that --tune tries
 constexpr std::size_t kMostRates = 5;  // of them
 constexpr double kRehearsed = 0.1;     // of the time of a run, at most
@@ -221,7 +222,8 @@ class Comparison {
     config.data.validate_on = "tuning";
     config.out =
         base_.out / "tuning" / fmt::format("{}-{:g}", training::folder_name(config.arm), lr);
-    const auto run = run_one(config, fmt::format("{}, tuning at a rate of {:g}", config.arm, lr));
+    const auto run =
+        run_one(config, fmt::format("{}, tuning at a rate of {:g}", config.arm, lr), true);
     return launcher_.of_speaker(run ? run->summary.value("final_loss", 0.0)
                                     : std::numeric_limits<double>::infinity());
   }
@@ -239,16 +241,30 @@ class Comparison {
     return sum / static_cast<double>(runs.size());
   }
 
-  // One for each seed; none if one of them diverged. The baseline must not.
+  // One for each seed; none if one of them diverged, which a frontier goes on after. The baseline
+  // must not.
   std::vector<training::FinishedRun> runs_of(const std::string& arm) {
     std::vector<training::FinishedRun> runs;
     for (int s = 0; s < options_.seeds; ++s) {
       const training::RunConfig config = config_of(arm, s);
-      auto run = run_one(config, fmt::format("{}, seed {}", arm, config.seed));
-      if (!run) return {};
+      auto run = run_one(config, fmt::format("{}, seed {}", arm, config.seed),
+                         options_.frontier && arm != arms_.front());
+      if (!run) {
+        diverged_[arm] = report::read_text(config.out / kDiverged);
+        return {};
+      }
       runs.push_back(std::move(*run));
     }
     return runs;
+  }
+
+  static void check_kept(const json& summary, const training::RunConfig& config) {
+    training::check_resumable(summary.at("config").get<std::map<std::string, std::string>>(),
+                              training::to_text(config));
+    if (const auto steps = summary.at("steps").get<std::int64_t>(); steps != config.steps)
+      fail(Code::kInvalidArgument,
+           "{} has a run of {} steps, not {}: resume with the same, or choose another --out",
+           config.out.string(), steps, config.steps);
   }
 
   // A run that was stopped left a checkpoint; of another length, it is another run.
@@ -259,20 +275,16 @@ class Comparison {
     return saved.steps == config.steps;
   }
 
-  // Nothing: it diverged, which a frontier goes on after.
+  // Nothing: it diverged, and `may_diverge`; the folder has why.
   std::optional<training::FinishedRun> run_one(const training::RunConfig& config,
-                                               const std::string& title) {
+                                               const std::string& title, bool may_diverge) {
     training::FinishedRun finished{config.out.filename().string(), {}, {}};
     const bool kept = options_.resume && fs::exists(config.out / "summary.json");
-    const fs::path diverged = config.out / "diverged.txt";
     if (launcher_.speaks()) fmt::print("== {}{}\n", title, kept ? " (kept)" : "");
     if (kept) {
       finished.summary = json::parse(report::read_text(config.out / "summary.json"));
-      training::check_resumable(
-          finished.summary.at("config").get<std::map<std::string, std::string>>(),
-          training::to_text(config));
-    } else if (options_.resume && fs::exists(diverged)) {
-      if (!config.data.tuning()) diverged_[config.arm] = report::read_text(diverged);
+      check_kept(finished.summary, config);
+    } else if (options_.resume && may_diverge && fs::exists(config.out / kDiverged)) {
       return {};
     } else {
       try {
@@ -283,10 +295,8 @@ class Comparison {
         if (outcome.stopped_by != 0) throw Exit{kSignalBase + outcome.stopped_by};
         finished.summary = std::move(outcome.summary);
       } catch (const Diverged& why) {
-        const bool tunes = config.data.tuning();  // a rate that diverges is just not the best
-        if (!tunes && (!options_.frontier || config.arm == arms_.front())) throw;
-        report::replace_text(diverged, why.what());
-        if (!tunes) diverged_[config.arm] = why.what();
+        if (!may_diverge) throw;
+        report::replace_text(config.out / kDiverged, why.what());
         fmt::print("{}: {}\n", config.arm, why.what());
         return {};
       }

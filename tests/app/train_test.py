@@ -410,6 +410,7 @@ class Comparing(Command):
         self.assertEqual(again.count("(kept)"), sum(len(arm["tuning"]["tried"]) for arm in arms.values()) + 6 * 2 - 1)
         self.assertEqual((out / "adamw-seed1/summary.json").stat().st_mtime_ns, stamp)
         self.assertEqual({name: json.loads((out / name / "summary.json").read_text())["weights_hash"] for name in hashes}, hashes)
+        self.refused(2, ["8 steps", "not 9"], *[{"8": "9"}.get(word, word) for word in arguments], "--resume")
 
     def test_a_frontier_leaves_out_what_diverges_and_names_it(self):
         out = self.folder / "diverges"
