@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Callable
+
 import torch
 from torch import Tensor
 
@@ -14,8 +16,8 @@ class FlatCopy:
     """Float32 values of parameters, packed tightly in their order, each in the order of its own strides.
 
     gather() reads the parameters, publish() writes them; nothing else touches their memory. An element of a bf16 or fp16
-    parameter that was left alone since it was published keeps the float32 value that it was rounded from, so rounding the
-    copy always gives the parameters, bit for bit.
+    parameter that is the rounded common weight stands for that weight, so what nobody moved is displaced by nothing; and
+    rounding the copy always gives the parameters, bit for bit.
     """
 
     attach = True  # no gradients are handed over
@@ -61,15 +63,19 @@ class FlatCopy:
     # Between the parameters and the copy.
 
     @torch.no_grad()
-    def gather(self) -> None:
+    def gather(self, common: Callable[[Tensor], None]) -> None:
+        """`common` writes the flat common weights. What is gathered does not depend on what was gathered before."""
         for parameter, part in zip(self.parameters, self._parts):
-            value = parameter.detach()
-            if value.dtype == torch.float32:
-                part.copy_(value)
-            else:
-                rounded = part.to(value.dtype)
-                alone = value.view(torch.int16) == rounded.view(torch.int16)
-                part.copy_(torch.where(alone, part, value.to(torch.float32)))
+            part.copy_(parameter.detach())
+        low = [i for i, p in enumerate(self.parameters) if p.dtype != torch.float32]
+        if not low:
+            return
+        weights = torch.empty(self.elements)
+        common(weights)
+        for i in low:
+            value, shared = self.parameters[i].detach(), self._view(weights, i)
+            same = value.view(torch.int16) == shared.to(value.dtype).view(torch.int16)
+            torch.where(same, shared, self._parts[i], out=self._parts[i])
 
     @torch.no_grad()
     def publish(self) -> None:
@@ -80,9 +86,12 @@ class FlatCopy:
     @torch.no_grad()
     def show(self, weights: Tensor) -> None:
         """Writes other flat weights to the parameters; publish() brings back those of the copy."""
-        for parameter, begin, strides in zip(self.parameters, self.begins, self._strides):
-            parameter.detach().copy_(weights.as_strided(tuple(parameter.shape), strides, begin))
+        for i, parameter in enumerate(self.parameters):
+            parameter.detach().copy_(self._view(weights, i))
         self.note()
+
+    def _view(self, weights: Tensor, i: int) -> Tensor:
+        return weights.as_strided(tuple(self._parts[i].shape), self._strides[i], self.begins[i])
 
     # What others did to the parameters. Only values show writes to .data.
 
