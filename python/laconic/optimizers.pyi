@@ -715,18 +715,18 @@ class LocalSteps(AroundInner):
             begins; eighth: of every
         merge: with a delay: the share of its own weights that a rank keeps; none: it keeps what it learnt meanwhile
         outer: how the mean displacement of the ranks moves the common weights
-        outer_lr: learning rate of the outer rule; default: 1, with nesterov 0.7
+        outer_lr: learning rate of the outer rule; None: 1, with nesterov 0.7
         outer_momentum: nesterov and momentum: decay of the outer momentum
         outer_betas: sign: weight of the outer momentum in the direction; sign: decay of the outer momentum
         outer_weight_decay: sign: weight decay of the outer rule
         gap_penalty: divides the mean displacement; 1: off
         clip: bound of the outer momentum, element by element; 0: none
         codec: how the mean displacement travels: all but fp32 and bf16 are lossy
-        codec_down: how the mean of a lossy codec travels back; default: int8 beside top-k, else as the codec
+        codec_down: how the mean of a lossy codec travels back; None: int8 beside top-k, else as the codec
         top_k: top-k: elements of each 4096 that travel
         feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges, shrunk, or
-            dropped; default: full, with sign under nesterov or momentum decay
-        feedback_decay: feedback = decay keeps this share; default: 0.95, with sign under nesterov or momentum 0.8
+            dropped; None: full, with sign under nesterov or momentum decay
+        feedback_decay: feedback = decay keeps this share; None: 0.95, with sign under nesterov or momentum 0.8
         feedback_reset: feedback = ema begins anew after so many; 0: never
         quant_block: int8, int4 and int2: elements that share a scale
         total_steps: length of the run, from which schedules follow
@@ -803,18 +803,18 @@ class DiLoCo(LocalSteps):
             begins; eighth: of every
         merge: with a delay: the share of its own weights that a rank keeps; none: it keeps what it learnt meanwhile
         outer: how the mean displacement of the ranks moves the common weights
-        outer_lr: learning rate of the outer rule; default: 1, with nesterov 0.7
+        outer_lr: learning rate of the outer rule; None: 1, with nesterov 0.7
         outer_momentum: nesterov and momentum: decay of the outer momentum
         outer_betas: sign: weight of the outer momentum in the direction; sign: decay of the outer momentum
         outer_weight_decay: sign: weight decay of the outer rule
         gap_penalty: divides the mean displacement; 1: off
         clip: bound of the outer momentum, element by element; 0: none
         codec: how the mean displacement travels: all but fp32 and bf16 are lossy
-        codec_down: how the mean of a lossy codec travels back; default: int8 beside top-k, else as the codec
+        codec_down: how the mean of a lossy codec travels back; None: int8 beside top-k, else as the codec
         top_k: top-k: elements of each 4096 that travel
         feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges, shrunk, or
-            dropped; default: full, with sign under nesterov or momentum decay
-        feedback_decay: feedback = decay keeps this share; default: 0.95, with sign under nesterov or momentum 0.8
+            dropped; None: full, with sign under nesterov or momentum decay
+        feedback_decay: feedback = decay keeps this share; None: 0.95, with sign under nesterov or momentum 0.8
         feedback_reset: feedback = ema begins anew after so many; 0: never
         quant_block: int8, int4 and int2: elements that share a scale
         total_steps: length of the run, from which schedules follow
@@ -891,18 +891,18 @@ class StreamingDiLoCo(LocalSteps):
             begins; eighth: of every
         merge: with a delay: the share of its own weights that a rank keeps; none: it keeps what it learnt meanwhile
         outer: how the mean displacement of the ranks moves the common weights
-        outer_lr: learning rate of the outer rule; default: 1, with nesterov 0.7
+        outer_lr: learning rate of the outer rule; None: 1, with nesterov 0.7
         outer_momentum: nesterov and momentum: decay of the outer momentum
         outer_betas: sign: weight of the outer momentum in the direction; sign: decay of the outer momentum
         outer_weight_decay: sign: weight decay of the outer rule
         gap_penalty: divides the mean displacement; 1: off
         clip: bound of the outer momentum, element by element; 0: none
         codec: how the mean displacement travels: all but fp32 and bf16 are lossy
-        codec_down: how the mean of a lossy codec travels back; default: int8 beside top-k, else as the codec
+        codec_down: how the mean of a lossy codec travels back; None: int8 beside top-k, else as the codec
         top_k: top-k: elements of each 4096 that travel
         feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges, shrunk, or
-            dropped; default: full, with sign under nesterov or momentum decay
-        feedback_decay: feedback = decay keeps this share; default: 0.95, with sign under nesterov or momentum 0.8
+            dropped; None: full, with sign under nesterov or momentum decay
+        feedback_decay: feedback = decay keeps this share; None: 0.95, with sign under nesterov or momentum 0.8
         feedback_reset: feedback = ema begins anew after so many; 0: never
         quant_block: int8, int4 and int2: elements that share a scale
         total_steps: length of the run, from which schedules follow
@@ -979,18 +979,18 @@ class DSM(LocalSteps):
             begins; eighth: of every
         merge: with a delay: the share of its own weights that a rank keeps; none: it keeps what it learnt meanwhile
         outer: how the mean displacement of the ranks moves the common weights
-        outer_lr: learning rate of the outer rule; default: 1, with nesterov 0.7
+        outer_lr: learning rate of the outer rule; None: 1, with nesterov 0.7
         outer_momentum: nesterov and momentum: decay of the outer momentum
         outer_betas: sign: weight of the outer momentum in the direction; sign: decay of the outer momentum
         outer_weight_decay: sign: weight decay of the outer rule
         gap_penalty: divides the mean displacement; 1: off
         clip: bound of the outer momentum, element by element; 0: none
         codec: how the mean displacement travels: all but fp32 and bf16 are lossy
-        codec_down: how the mean of a lossy codec travels back; default: int8 beside top-k, else as the codec
+        codec_down: how the mean of a lossy codec travels back; None: int8 beside top-k, else as the codec
         top_k: top-k: elements of each 4096 that travel
         feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges, shrunk, or
-            dropped; default: full, with sign under nesterov or momentum decay
-        feedback_decay: feedback = decay keeps this share; default: 0.95, with sign under nesterov or momentum 0.8
+            dropped; None: full, with sign under nesterov or momentum decay
+        feedback_decay: feedback = decay keeps this share; None: 0.95, with sign under nesterov or momentum 0.8
         feedback_reset: feedback = ema begins anew after so many; 0: never
         quant_block: int8, int4 and int2: elements that share a scale
         total_steps: length of the run, from which schedules follow
@@ -1067,18 +1067,18 @@ class CO2(LocalSteps):
             begins; eighth: of every
         merge: with a delay: the share of its own weights that a rank keeps; none: it keeps what it learnt meanwhile
         outer: how the mean displacement of the ranks moves the common weights
-        outer_lr: learning rate of the outer rule; default: 1, with nesterov 0.7
+        outer_lr: learning rate of the outer rule; None: 1, with nesterov 0.7
         outer_momentum: nesterov and momentum: decay of the outer momentum
         outer_betas: sign: weight of the outer momentum in the direction; sign: decay of the outer momentum
         outer_weight_decay: sign: weight decay of the outer rule
         gap_penalty: divides the mean displacement; 1: off
         clip: bound of the outer momentum, element by element; 0: none
         codec: how the mean displacement travels: all but fp32 and bf16 are lossy
-        codec_down: how the mean of a lossy codec travels back; default: int8 beside top-k, else as the codec
+        codec_down: how the mean of a lossy codec travels back; None: int8 beside top-k, else as the codec
         top_k: top-k: elements of each 4096 that travel
         feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges, shrunk, or
-            dropped; default: full, with sign under nesterov or momentum decay
-        feedback_decay: feedback = decay keeps this share; default: 0.95, with sign under nesterov or momentum 0.8
+            dropped; None: full, with sign under nesterov or momentum decay
+        feedback_decay: feedback = decay keeps this share; None: 0.95, with sign under nesterov or momentum 0.8
         feedback_reset: feedback = ema begins anew after so many; 0: never
         quant_block: int8, int4 and int2: elements that share a scale
         total_steps: length of the run, from which schedules follow
@@ -1155,18 +1155,18 @@ class SparseLoCo(LocalSteps):
             begins; eighth: of every
         merge: with a delay: the share of its own weights that a rank keeps; none: it keeps what it learnt meanwhile
         outer: how the mean displacement of the ranks moves the common weights
-        outer_lr: learning rate of the outer rule; default: 1, with nesterov 0.7
+        outer_lr: learning rate of the outer rule; None: 1, with nesterov 0.7
         outer_momentum: nesterov and momentum: decay of the outer momentum
         outer_betas: sign: weight of the outer momentum in the direction; sign: decay of the outer momentum
         outer_weight_decay: sign: weight decay of the outer rule
         gap_penalty: divides the mean displacement; 1: off
         clip: bound of the outer momentum, element by element; 0: none
         codec: how the mean displacement travels: all but fp32 and bf16 are lossy
-        codec_down: how the mean of a lossy codec travels back; default: int8 beside top-k, else as the codec
+        codec_down: how the mean of a lossy codec travels back; None: int8 beside top-k, else as the codec
         top_k: top-k: elements of each 4096 that travel
         feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges, shrunk, or
-            dropped; default: full, with sign under nesterov or momentum decay
-        feedback_decay: feedback = decay keeps this share; default: 0.95, with sign under nesterov or momentum 0.8
+            dropped; None: full, with sign under nesterov or momentum decay
+        feedback_decay: feedback = decay keeps this share; None: 0.95, with sign under nesterov or momentum 0.8
         feedback_reset: feedback = ema begins anew after so many; 0: never
         quant_block: int8, int4 and int2: elements that share a scale
         total_steps: length of the run, from which schedules follow
