@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Callable
+
 import torch
 from torch import Tensor
 
@@ -15,8 +17,8 @@ class FlatCopy:
     """Float32 values of parameters, packed tightly in their order, each in the order of its own strides.
 
     gather() reads the parameters, publish() writes them; nothing else touches their memory. An element of a bf16 or fp16
-    parameter that was left alone since it was published keeps the float32 value that it was rounded from, so rounding the
-    copy always gives the parameters, bit for bit.
+    parameter that is the rounded common weight stands for that weight, so what nobody moved is displaced by nothing; and
+    rounding the copy always gives the parameters, bit for bit.
     """
 
     attach = True  # no gradients are handed over
@@ -67,15 +69,19 @@ class FlatCopy:
     # Between the parameters and the copy.
 
     @torch.no_grad()
-    def gather(self) -> None:
+    def gather(self, common: Callable[[Tensor], None]) -> None:
+        """`common` writes the flat common weights. What is gathered does not depend on what was gathered before."""
         for value, part in zip(self._locals(), self._parts):
-            if value.dtype == torch.float32:
-                part.copy_(value)
-            else:
-                value = value.cpu()
-                rounded = part.to(value.dtype)
-                alone = value.view(torch.int16) == rounded.view(torch.int16)
-                part.copy_(torch.where(alone, part, value.to(torch.float32)))
+            part.copy_(value)
+        low = [i for i, p in enumerate(self.parameters) if p.dtype != torch.float32]
+        if not low:
+            return
+        weights = torch.empty(self.elements)
+        common(weights)
+        for i in low:
+            value, shared = local_of(self.parameters[i]).detach().cpu(), self._view(weights, i)
+            same = value.view(torch.int16) == shared.to(value.dtype).view(torch.int16)
+            torch.where(same, shared, self._parts[i], out=self._parts[i])
 
     @torch.no_grad()
     def publish(self) -> None:
@@ -86,9 +92,12 @@ class FlatCopy:
     @torch.no_grad()
     def show(self, weights: Tensor) -> None:
         """Writes other flat weights to the parameters; publish() brings back those of the copy."""
-        for local, begin, strides in zip(self._locals(), self.begins, self._strides):
-            local.copy_(weights.as_strided(tuple(local.shape), strides, begin))
+        for i, local in enumerate(self._locals()):
+            local.copy_(self._view(weights, i))
         self.note()
+
+    def _view(self, weights: Tensor, i: int) -> Tensor:
+        return weights.as_strided(tuple(self._parts[i].shape), self._strides[i], self.begins[i])
 
     # What others did to the parameters. Only values show writes to .data.
 

@@ -148,7 +148,7 @@ class AroundInner(Optimizer):
         if written and not self._core.in_sync:
             step = self._core.stats()["step"]
             raise InvalidArgument(f"{copy.names[written[0]]} was written to between step {step} and {step + 1}: {_BETWEEN}")
-        copy.gather()
+        copy.gather(self._core.synced_weights)
         if not written:
             return
         copy.note()
@@ -190,7 +190,7 @@ class AroundInner(Optimizer):
         looks = core.exchanges_next
         core.begin(rates)
         if looks:
-            copy.gather()
+            copy.gather(core.synced_weights)
         core.absent([i for i in range(len(copy.parameters)) if i not in touched])
         core.step()
         self._first = False

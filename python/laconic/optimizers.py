@@ -128,7 +128,7 @@ def _doc(method: dict[str, Any], names: list[str], example: str = _EXAMPLE) -> s
         name = _TORCH.get(option["name"], option["name"])
         about[name] = f"{about[name]}; {option['help']}" if name in about else option["help"]
     about = {"exchange": "for methods that code"} | about | _HELP
-    lines = [f"{name}: {about[name]}".replace("unset:", "None:") for name in names]
+    lines = [f"{name}: {about[name]}".replace("unset:", "None:").replace("; default:", "; None:") for name in names]
     if method["aliases"]:
         lines += ["", "DeepSpeed's names: " + ", ".join(f"{a} ({name})" for a, name in method["aliases"].items())]
     wrap = textwrap.TextWrapper(116, initial_indent=" " * 8, subsequent_indent=" " * 12, break_on_hyphens=False)

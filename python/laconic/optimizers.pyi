@@ -3,12 +3,14 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Literal
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from .local_steps import AroundInner
 from .optimizer import Optimizer
 
-__all__ = ["SGD", "AdamW", "Lion", "LAMB", "OneBitAdam", "OneBitLAMB", "ZeroOneAdam", "Birder", "DistributedLion", "methods"]
+__all__ = ["SGD", "AdamW", "Lion", "LAMB", "OneBitAdam", "OneBitLAMB", "ZeroOneAdam", "Birder", "DistributedLion", "LocalSteps", "DiLoCo", "StreamingDiLoCo", "DSM", "CO2", "SparseLoCo", "methods"]
 
 def methods() -> list[dict[str, Any]]: ...
 
@@ -37,7 +39,7 @@ class SGD(Optimizer):
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
-        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        bucket_mb: MiB of float32 values that are exchanged at once
         max_grad_norm: clip gradients to this norm over all ranks; 0: never
         exchange: for methods that code
         overlap: let exchanges begin while backward is running
@@ -110,7 +112,7 @@ class AdamW(Optimizer):
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
-        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        bucket_mb: MiB of float32 values that are exchanged at once
         max_grad_norm: clip gradients to this norm over all ranks; 0: never
         exchange: for methods that code
         overlap: let exchanges begin while backward is running
@@ -183,7 +185,7 @@ class Lion(Optimizer):
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
-        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        bucket_mb: MiB of float32 values that are exchanged at once
         max_grad_norm: clip gradients to this norm over all ranks; 0: never
         exchange: for methods that code
         overlap: let exchanges begin while backward is running
@@ -258,7 +260,7 @@ class LAMB(Optimizer):
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
-        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        bucket_mb: MiB of float32 values that are exchanged at once
         max_grad_norm: clip gradients to this norm over all ranks; 0: never
         exchange: for methods that code
         overlap: let exchanges begin while backward is running
@@ -342,7 +344,7 @@ class OneBitAdam(Optimizer):
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
-        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        bucket_mb: MiB of float32 values that are exchanged at once
         max_grad_norm: clip gradients to this norm over all ranks; 0: never
         overlap: let exchanges begin while backward is running
         threads: threads of each rank; None: torch.get_num_threads()
@@ -422,7 +424,7 @@ class OneBitLAMB(Optimizer):
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
-        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        bucket_mb: MiB of float32 values that are exchanged at once
         max_grad_norm: clip gradients to this norm over all ranks; 0: never
         overlap: let exchanges begin while backward is running
         threads: threads of each rank; None: torch.get_num_threads()
@@ -513,7 +515,7 @@ class ZeroOneAdam(Optimizer):
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
-        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        bucket_mb: MiB of float32 values that are exchanged at once
         max_grad_norm: clip gradients to this norm over all ranks; 0: never
         overlap: let exchanges begin while backward is running
         threads: threads of each rank; None: torch.get_num_threads()
@@ -594,7 +596,7 @@ class Birder(Optimizer):
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
-        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        bucket_mb: MiB of float32 values that are exchanged at once
         max_grad_norm: clip gradients to this norm over all ranks; 0: never
         overlap: let exchanges begin while backward is running
         threads: threads of each rank; None: torch.get_num_threads()
@@ -660,7 +662,7 @@ class DistributedLion(Optimizer):
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
-        bucket_mb: MiB of float32 gradients that are exchanged at once while backward runs
+        bucket_mb: MiB of float32 values that are exchanged at once
         max_grad_norm: clip gradients to this norm over all ranks; 0: never
         overlap: let exchanges begin while backward is running
         threads: threads of each rank; None: torch.get_num_threads()
@@ -699,6 +701,534 @@ class DistributedLion(Optimizer):
         bucket_mb: float = 25,
         max_grad_norm: float | None = None,
         overlap: bool = True,
+        threads: int | None = None,
+        timeout: timedelta | None = None,
+    ) -> None: ...
+
+class LocalSteps(AroundInner):
+    """Local steps: each rank trains alone for some steps, then an outer rule moves the common weights by the mean of how far the ranks moved; any codec, in fragments, while training goes on.
+
+    Wang et al., SlowMo: Improving Communication-Efficient Distributed SGD with Slow Momentum, ICLR 2020.
+
+    Args:
+        inner: the torch optimizer that moves this rank's weights, any; its groups may have compress=False (exact
+            means)
+        every: steps from one exchange to the next
+        fragments: parts of the model that are exchanged at steps of their own
+        delay: steps from the begin of an exchange to its use, in which training goes on; interval: until the next
+            begins; eighth: of every
+        merge: with a delay: the share of its own weights that a rank keeps; none: it keeps what it learnt meanwhile
+        outer: how the mean displacement of the ranks moves the common weights
+        outer_lr: learning rate of the outer rule; None: 1, with nesterov 0.7
+        outer_momentum: nesterov and momentum: decay of the outer momentum
+        outer_betas: sign: weight of the outer momentum in the direction; sign: decay of the outer momentum
+        outer_weight_decay: sign: weight decay of the outer rule
+        gap_penalty: divides the mean displacement; 1: off
+        clip: bound of the outer momentum, element by element; 0: none
+        codec: how the mean displacement travels: all but fp32 and bf16 are lossy
+        codec_down: how the mean of a lossy codec travels back; None: int8 beside top-k, else as the codec
+        top_k: top-k: elements of each 4096 that travel
+        feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges, shrunk, or
+            dropped; None: full, with sign under nesterov or momentum decay
+        feedback_decay: feedback = decay keeps this share; None: 0.95, with sign under nesterov or momentum 0.8
+        feedback_reset: feedback = ema begins anew after so many; 0: never
+        quant_block: int8, int4 and int2: elements that share a scale
+        total_steps: length of the run, from which schedules follow
+        scale_block: elements that share a scale, and are left out together when one is not finite
+        bf16: send exact means as bf16
+        seed: key of the random numbers
+        shadow_every: compare coded with exact means every so many steps; 0: never
+        verify_every: prove that replicas are equal every so many steps; 0: never
+        process_group: of the ranks that train together; None: all
+        ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
+            None: coded between all ranks
+        bucket_mb: MiB of float32 values that are exchanged at once
+        threads: threads of each rank; None: torch.get_num_threads()
+        timeout: a timedelta; None: the process group's
+
+    >>> import torch, laconic
+    >>> weight = torch.nn.Parameter(torch.zeros(1000))
+    >>> inner = torch.optim.AdamW([weight], lr=1e-2)
+    >>> optimizer = laconic.LocalSteps(inner, every=5)
+    >>> for _ in range(20):
+    ...     optimizer.zero_grad()
+    ...     (weight - 1).square().sum().backward()
+    ...     optimizer.step()
+    >>> optimizer.stats()["step"], bool((weight > 0).all())
+    (20, True)
+    """
+
+    def __init__(
+        self,
+        inner: torch.optim.Optimizer,
+        *,
+        every: int | None = 10,
+        fragments: int | None = 1,
+        delay: int | Literal["interval", "eighth"] | None = 0,
+        merge: float | Literal["none"] | None = 'none',
+        outer: Literal["average", "nesterov", "momentum", "sign"] | None = 'average',
+        outer_lr: float | None = None,
+        outer_momentum: float = 0.9,
+        outer_betas: tuple[float, float] = (0.95, 0.98),
+        outer_weight_decay: float = 0.0,
+        gap_penalty: float = 1.0,
+        clip: float = 0.0,
+        codec: Literal["fp32", "bf16", "int8", "int4", "int2", "sign", "top-k"] | None = 'fp32',
+        codec_down: Literal["fp32", "bf16", "int8", "int4", "int2", "sign", "top-k"] | None = None,
+        top_k: int = 128,
+        feedback: Literal["full", "ema", "none", "decay"] | None = None,
+        feedback_decay: float | None = None,
+        feedback_reset: int = 1024,
+        quant_block: int = 256,
+        total_steps: int | None = None,
+        scale_block: int = 4096,
+        bf16: bool = False,
+        seed: int = 0,
+        shadow_every: int = 0,
+        verify_every: int = 0,
+        process_group: dist.ProcessGroup | None = None,
+        ranks_per_node: int | str | None = None,
+        bucket_mb: float = 25,
+        threads: int | None = None,
+        timeout: timedelta | None = None,
+    ) -> None: ...
+
+class DiLoCo(LocalSteps):
+    """DiLoCo: AdamW on each rank for hundreds of steps, then an outer step with Nesterov momentum.
+
+    Douillard et al., DiLoCo: Distributed Low-Communication Training of Language Models, 2023.
+
+    Args:
+        inner: the torch optimizer that moves this rank's weights, any; its groups may have compress=False (exact
+            means)
+        every: steps from one exchange to the next
+        fragments: parts of the model that are exchanged at steps of their own
+        delay: steps from the begin of an exchange to its use, in which training goes on; interval: until the next
+            begins; eighth: of every
+        merge: with a delay: the share of its own weights that a rank keeps; none: it keeps what it learnt meanwhile
+        outer: how the mean displacement of the ranks moves the common weights
+        outer_lr: learning rate of the outer rule; None: 1, with nesterov 0.7
+        outer_momentum: nesterov and momentum: decay of the outer momentum
+        outer_betas: sign: weight of the outer momentum in the direction; sign: decay of the outer momentum
+        outer_weight_decay: sign: weight decay of the outer rule
+        gap_penalty: divides the mean displacement; 1: off
+        clip: bound of the outer momentum, element by element; 0: none
+        codec: how the mean displacement travels: all but fp32 and bf16 are lossy
+        codec_down: how the mean of a lossy codec travels back; None: int8 beside top-k, else as the codec
+        top_k: top-k: elements of each 4096 that travel
+        feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges, shrunk, or
+            dropped; None: full, with sign under nesterov or momentum decay
+        feedback_decay: feedback = decay keeps this share; None: 0.95, with sign under nesterov or momentum 0.8
+        feedback_reset: feedback = ema begins anew after so many; 0: never
+        quant_block: int8, int4 and int2: elements that share a scale
+        total_steps: length of the run, from which schedules follow
+        scale_block: elements that share a scale, and are left out together when one is not finite
+        bf16: send exact means as bf16
+        seed: key of the random numbers
+        shadow_every: compare coded with exact means every so many steps; 0: never
+        verify_every: prove that replicas are equal every so many steps; 0: never
+        process_group: of the ranks that train together; None: all
+        ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
+            None: coded between all ranks
+        bucket_mb: MiB of float32 values that are exchanged at once
+        threads: threads of each rank; None: torch.get_num_threads()
+        timeout: a timedelta; None: the process group's
+
+    >>> import torch, laconic
+    >>> weight = torch.nn.Parameter(torch.zeros(1000))
+    >>> inner = torch.optim.AdamW([weight], lr=1e-2)
+    >>> optimizer = laconic.DiLoCo(inner, every=5)
+    >>> for _ in range(20):
+    ...     optimizer.zero_grad()
+    ...     (weight - 1).square().sum().backward()
+    ...     optimizer.step()
+    >>> optimizer.stats()["step"], bool((weight > 0).all())
+    (20, True)
+    """
+
+    def __init__(
+        self,
+        inner: torch.optim.Optimizer,
+        *,
+        every: int | None = 500,
+        fragments: int | None = 1,
+        delay: int | Literal["interval", "eighth"] | None = 0,
+        merge: float | Literal["none"] | None = 'none',
+        outer: Literal["average", "nesterov", "momentum", "sign"] | None = 'nesterov',
+        outer_lr: float | None = None,
+        outer_momentum: float = 0.9,
+        outer_betas: tuple[float, float] = (0.95, 0.98),
+        outer_weight_decay: float = 0.0,
+        gap_penalty: float = 1.0,
+        clip: float = 0.0,
+        codec: Literal["fp32", "bf16", "int8", "int4", "int2", "sign", "top-k"] | None = 'fp32',
+        codec_down: Literal["fp32", "bf16", "int8", "int4", "int2", "sign", "top-k"] | None = None,
+        top_k: int = 128,
+        feedback: Literal["full", "ema", "none", "decay"] | None = None,
+        feedback_decay: float | None = None,
+        feedback_reset: int = 1024,
+        quant_block: int = 256,
+        total_steps: int | None = None,
+        scale_block: int = 4096,
+        bf16: bool = False,
+        seed: int = 0,
+        shadow_every: int = 0,
+        verify_every: int = 0,
+        process_group: dist.ProcessGroup | None = None,
+        ranks_per_node: int | str | None = None,
+        bucket_mb: float = 25,
+        threads: int | None = None,
+        timeout: timedelta | None = None,
+    ) -> None: ...
+
+class StreamingDiLoCo(LocalSteps):
+    """Streaming DiLoCo: DiLoCo in fragments of four bits per parameter that are exchanged while training goes on.
+
+    Douillard et al., Streaming DiLoCo with overlapping communication, 2025.
+
+    Args:
+        inner: the torch optimizer that moves this rank's weights, any; its groups may have compress=False (exact
+            means)
+        every: steps from one exchange to the next
+        fragments: parts of the model that are exchanged at steps of their own
+        delay: steps from the begin of an exchange to its use, in which training goes on; interval: until the next
+            begins; eighth: of every
+        merge: with a delay: the share of its own weights that a rank keeps; none: it keeps what it learnt meanwhile
+        outer: how the mean displacement of the ranks moves the common weights
+        outer_lr: learning rate of the outer rule; None: 1, with nesterov 0.7
+        outer_momentum: nesterov and momentum: decay of the outer momentum
+        outer_betas: sign: weight of the outer momentum in the direction; sign: decay of the outer momentum
+        outer_weight_decay: sign: weight decay of the outer rule
+        gap_penalty: divides the mean displacement; 1: off
+        clip: bound of the outer momentum, element by element; 0: none
+        codec: how the mean displacement travels: all but fp32 and bf16 are lossy
+        codec_down: how the mean of a lossy codec travels back; None: int8 beside top-k, else as the codec
+        top_k: top-k: elements of each 4096 that travel
+        feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges, shrunk, or
+            dropped; None: full, with sign under nesterov or momentum decay
+        feedback_decay: feedback = decay keeps this share; None: 0.95, with sign under nesterov or momentum 0.8
+        feedback_reset: feedback = ema begins anew after so many; 0: never
+        quant_block: int8, int4 and int2: elements that share a scale
+        total_steps: length of the run, from which schedules follow
+        scale_block: elements that share a scale, and are left out together when one is not finite
+        bf16: send exact means as bf16
+        seed: key of the random numbers
+        shadow_every: compare coded with exact means every so many steps; 0: never
+        verify_every: prove that replicas are equal every so many steps; 0: never
+        process_group: of the ranks that train together; None: all
+        ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
+            None: coded between all ranks
+        bucket_mb: MiB of float32 values that are exchanged at once
+        threads: threads of each rank; None: torch.get_num_threads()
+        timeout: a timedelta; None: the process group's
+
+    >>> import torch, laconic
+    >>> weight = torch.nn.Parameter(torch.zeros(1000))
+    >>> inner = torch.optim.AdamW([weight], lr=1e-2)
+    >>> optimizer = laconic.StreamingDiLoCo(inner, every=5)
+    >>> for _ in range(20):
+    ...     optimizer.zero_grad()
+    ...     (weight - 1).square().sum().backward()
+    ...     optimizer.step()
+    >>> optimizer.stats()["step"], bool((weight > 0).all())
+    (20, True)
+    """
+
+    def __init__(
+        self,
+        inner: torch.optim.Optimizer,
+        *,
+        every: int | None = 100,
+        fragments: int | None = 4,
+        delay: int | Literal["interval", "eighth"] | None = 'eighth',
+        merge: float | Literal["none"] | None = 0.5,
+        outer: Literal["average", "nesterov", "momentum", "sign"] | None = 'nesterov',
+        outer_lr: float | None = None,
+        outer_momentum: float = 0.9,
+        outer_betas: tuple[float, float] = (0.95, 0.98),
+        outer_weight_decay: float = 0.0,
+        gap_penalty: float = 1.0,
+        clip: float = 0.0,
+        codec: Literal["fp32", "bf16", "int8", "int4", "int2", "sign", "top-k"] | None = 'int4',
+        codec_down: Literal["fp32", "bf16", "int8", "int4", "int2", "sign", "top-k"] | None = None,
+        top_k: int = 128,
+        feedback: Literal["full", "ema", "none", "decay"] | None = None,
+        feedback_decay: float | None = None,
+        feedback_reset: int = 1024,
+        quant_block: int = 256,
+        total_steps: int | None = None,
+        scale_block: int = 4096,
+        bf16: bool = False,
+        seed: int = 0,
+        shadow_every: int = 0,
+        verify_every: int = 0,
+        process_group: dist.ProcessGroup | None = None,
+        ranks_per_node: int | str | None = None,
+        bucket_mb: float = 25,
+        threads: int | None = None,
+        timeout: timedelta | None = None,
+    ) -> None: ...
+
+class DSM(LocalSteps):
+    """Distributed sign momentum: AdamW on each rank, then an outer step of one size by the sign of a momentum.
+
+    Yu et al., Distributed Sign Momentum with Local Steps for Training Transformers, 2024.
+
+    Args:
+        inner: the torch optimizer that moves this rank's weights, any; its groups may have compress=False (exact
+            means)
+        every: steps from one exchange to the next
+        fragments: parts of the model that are exchanged at steps of their own
+        delay: steps from the begin of an exchange to its use, in which training goes on; interval: until the next
+            begins; eighth: of every
+        merge: with a delay: the share of its own weights that a rank keeps; none: it keeps what it learnt meanwhile
+        outer: how the mean displacement of the ranks moves the common weights
+        outer_lr: learning rate of the outer rule; None: 1, with nesterov 0.7
+        outer_momentum: nesterov and momentum: decay of the outer momentum
+        outer_betas: sign: weight of the outer momentum in the direction; sign: decay of the outer momentum
+        outer_weight_decay: sign: weight decay of the outer rule
+        gap_penalty: divides the mean displacement; 1: off
+        clip: bound of the outer momentum, element by element; 0: none
+        codec: how the mean displacement travels: all but fp32 and bf16 are lossy
+        codec_down: how the mean of a lossy codec travels back; None: int8 beside top-k, else as the codec
+        top_k: top-k: elements of each 4096 that travel
+        feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges, shrunk, or
+            dropped; None: full, with sign under nesterov or momentum decay
+        feedback_decay: feedback = decay keeps this share; None: 0.95, with sign under nesterov or momentum 0.8
+        feedback_reset: feedback = ema begins anew after so many; 0: never
+        quant_block: int8, int4 and int2: elements that share a scale
+        total_steps: length of the run, from which schedules follow
+        scale_block: elements that share a scale, and are left out together when one is not finite
+        bf16: send exact means as bf16
+        seed: key of the random numbers
+        shadow_every: compare coded with exact means every so many steps; 0: never
+        verify_every: prove that replicas are equal every so many steps; 0: never
+        process_group: of the ranks that train together; None: all
+        ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
+            None: coded between all ranks
+        bucket_mb: MiB of float32 values that are exchanged at once
+        threads: threads of each rank; None: torch.get_num_threads()
+        timeout: a timedelta; None: the process group's
+
+    >>> import torch, laconic
+    >>> weight = torch.nn.Parameter(torch.zeros(1000))
+    >>> inner = torch.optim.AdamW([weight], lr=1e-2)
+    >>> optimizer = laconic.DSM(inner, every=5)
+    >>> for _ in range(20):
+    ...     optimizer.zero_grad()
+    ...     (weight - 1).square().sum().backward()
+    ...     optimizer.step()
+    >>> optimizer.stats()["step"], bool((weight > 0).all())
+    (20, True)
+    """
+
+    def __init__(
+        self,
+        inner: torch.optim.Optimizer,
+        *,
+        every: int | None = 12,
+        fragments: int | None = 1,
+        delay: int | Literal["interval", "eighth"] | None = 0,
+        merge: float | Literal["none"] | None = 'none',
+        outer: Literal["average", "nesterov", "momentum", "sign"] | None = 'sign',
+        outer_lr: float | None = None,
+        outer_momentum: float = 0.9,
+        outer_betas: tuple[float, float] = (0.95, 0.98),
+        outer_weight_decay: float = 0.0,
+        gap_penalty: float = 1.0,
+        clip: float = 0.0,
+        codec: Literal["fp32", "bf16", "int8", "int4", "int2", "sign", "top-k"] | None = 'fp32',
+        codec_down: Literal["fp32", "bf16", "int8", "int4", "int2", "sign", "top-k"] | None = None,
+        top_k: int = 128,
+        feedback: Literal["full", "ema", "none", "decay"] | None = None,
+        feedback_decay: float | None = None,
+        feedback_reset: int = 1024,
+        quant_block: int = 256,
+        total_steps: int | None = None,
+        scale_block: int = 4096,
+        bf16: bool = False,
+        seed: int = 0,
+        shadow_every: int = 0,
+        verify_every: int = 0,
+        process_group: dist.ProcessGroup | None = None,
+        ranks_per_node: int | str | None = None,
+        bucket_mb: float = 25,
+        threads: int | None = None,
+        timeout: timedelta | None = None,
+    ) -> None: ...
+
+class CO2(LocalSteps):
+    """CO2: local steps whose exchange is applied a whole interval later, with outer momentum.
+
+    Sun et al., CO2: Efficient Distributed Training with Full Communication-Computation Overlap, ICLR 2024.
+
+    Args:
+        inner: the torch optimizer that moves this rank's weights, any; its groups may have compress=False (exact
+            means)
+        every: steps from one exchange to the next
+        fragments: parts of the model that are exchanged at steps of their own
+        delay: steps from the begin of an exchange to its use, in which training goes on; interval: until the next
+            begins; eighth: of every
+        merge: with a delay: the share of its own weights that a rank keeps; none: it keeps what it learnt meanwhile
+        outer: how the mean displacement of the ranks moves the common weights
+        outer_lr: learning rate of the outer rule; None: 1, with nesterov 0.7
+        outer_momentum: nesterov and momentum: decay of the outer momentum
+        outer_betas: sign: weight of the outer momentum in the direction; sign: decay of the outer momentum
+        outer_weight_decay: sign: weight decay of the outer rule
+        gap_penalty: divides the mean displacement; 1: off
+        clip: bound of the outer momentum, element by element; 0: none
+        codec: how the mean displacement travels: all but fp32 and bf16 are lossy
+        codec_down: how the mean of a lossy codec travels back; None: int8 beside top-k, else as the codec
+        top_k: top-k: elements of each 4096 that travel
+        feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges, shrunk, or
+            dropped; None: full, with sign under nesterov or momentum decay
+        feedback_decay: feedback = decay keeps this share; None: 0.95, with sign under nesterov or momentum 0.8
+        feedback_reset: feedback = ema begins anew after so many; 0: never
+        quant_block: int8, int4 and int2: elements that share a scale
+        total_steps: length of the run, from which schedules follow
+        scale_block: elements that share a scale, and are left out together when one is not finite
+        bf16: send exact means as bf16
+        seed: key of the random numbers
+        shadow_every: compare coded with exact means every so many steps; 0: never
+        verify_every: prove that replicas are equal every so many steps; 0: never
+        process_group: of the ranks that train together; None: all
+        ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
+            None: coded between all ranks
+        bucket_mb: MiB of float32 values that are exchanged at once
+        threads: threads of each rank; None: torch.get_num_threads()
+        timeout: a timedelta; None: the process group's
+
+    >>> import torch, laconic
+    >>> weight = torch.nn.Parameter(torch.zeros(1000))
+    >>> inner = torch.optim.AdamW([weight], lr=1e-2)
+    >>> optimizer = laconic.CO2(inner, every=5)
+    >>> for _ in range(20):
+    ...     optimizer.zero_grad()
+    ...     (weight - 1).square().sum().backward()
+    ...     optimizer.step()
+    >>> optimizer.stats()["step"], bool((weight > 0).all())
+    (20, True)
+    """
+
+    def __init__(
+        self,
+        inner: torch.optim.Optimizer,
+        *,
+        every: int | None = 12,
+        fragments: int | None = 1,
+        delay: int | Literal["interval", "eighth"] | None = 'interval',
+        merge: float | Literal["none"] | None = 'none',
+        outer: Literal["average", "nesterov", "momentum", "sign"] | None = 'momentum',
+        outer_lr: float | None = None,
+        outer_momentum: float = 0.9,
+        outer_betas: tuple[float, float] = (0.95, 0.98),
+        outer_weight_decay: float = 0.0,
+        gap_penalty: float = 1.0,
+        clip: float = 0.0,
+        codec: Literal["fp32", "bf16", "int8", "int4", "int2", "sign", "top-k"] | None = 'fp32',
+        codec_down: Literal["fp32", "bf16", "int8", "int4", "int2", "sign", "top-k"] | None = None,
+        top_k: int = 128,
+        feedback: Literal["full", "ema", "none", "decay"] | None = None,
+        feedback_decay: float | None = None,
+        feedback_reset: int = 1024,
+        quant_block: int = 256,
+        total_steps: int | None = None,
+        scale_block: int = 4096,
+        bf16: bool = False,
+        seed: int = 0,
+        shadow_every: int = 0,
+        verify_every: int = 0,
+        process_group: dist.ProcessGroup | None = None,
+        ranks_per_node: int | str | None = None,
+        bucket_mb: float = 25,
+        threads: int | None = None,
+        timeout: timedelta | None = None,
+    ) -> None: ...
+
+class SparseLoCo(LocalSteps):
+    """SparseLoCo: AdamW on each rank, then the mean of the largest displacements; what is left out decays and takes the place of an outer momentum.
+
+    Sarfi et al., Communication Efficient LLM Pre-training with SparseLoCo, 2025.
+
+    Args:
+        inner: the torch optimizer that moves this rank's weights, any; its groups may have compress=False (exact
+            means)
+        every: steps from one exchange to the next
+        fragments: parts of the model that are exchanged at steps of their own
+        delay: steps from the begin of an exchange to its use, in which training goes on; interval: until the next
+            begins; eighth: of every
+        merge: with a delay: the share of its own weights that a rank keeps; none: it keeps what it learnt meanwhile
+        outer: how the mean displacement of the ranks moves the common weights
+        outer_lr: learning rate of the outer rule; None: 1, with nesterov 0.7
+        outer_momentum: nesterov and momentum: decay of the outer momentum
+        outer_betas: sign: weight of the outer momentum in the direction; sign: decay of the outer momentum
+        outer_weight_decay: sign: weight decay of the outer rule
+        gap_penalty: divides the mean displacement; 1: off
+        clip: bound of the outer momentum, element by element; 0: none
+        codec: how the mean displacement travels: all but fp32 and bf16 are lossy
+        codec_down: how the mean of a lossy codec travels back; None: int8 beside top-k, else as the codec
+        top_k: top-k: elements of each 4096 that travel
+        feedback: what a lossy codec leaves out: added to the next exchange, averaged over exchanges, shrunk, or
+            dropped; None: full, with sign under nesterov or momentum decay
+        feedback_decay: feedback = decay keeps this share; None: 0.95, with sign under nesterov or momentum 0.8
+        feedback_reset: feedback = ema begins anew after so many; 0: never
+        quant_block: int8, int4 and int2: elements that share a scale
+        total_steps: length of the run, from which schedules follow
+        scale_block: elements that share a scale, and are left out together when one is not finite
+        bf16: send exact means as bf16
+        seed: key of the random numbers
+        shadow_every: compare coded with exact means every so many steps; 0: never
+        verify_every: prove that replicas are equal every so many steps; 0: never
+        process_group: of the ranks that train together; None: all
+        ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
+            None: coded between all ranks
+        bucket_mb: MiB of float32 values that are exchanged at once
+        threads: threads of each rank; None: torch.get_num_threads()
+        timeout: a timedelta; None: the process group's
+
+    >>> import torch, laconic
+    >>> weight = torch.nn.Parameter(torch.zeros(1000))
+    >>> inner = torch.optim.AdamW([weight], lr=1e-2)
+    >>> optimizer = laconic.SparseLoCo(inner, every=5)
+    >>> for _ in range(20):
+    ...     optimizer.zero_grad()
+    ...     (weight - 1).square().sum().backward()
+    ...     optimizer.step()
+    >>> optimizer.stats()["step"], bool((weight > 0).all())
+    (20, True)
+    """
+
+    def __init__(
+        self,
+        inner: torch.optim.Optimizer,
+        *,
+        every: int | None = 30,
+        fragments: int | None = 1,
+        delay: int | Literal["interval", "eighth"] | None = 0,
+        merge: float | Literal["none"] | None = 'none',
+        outer: Literal["average", "nesterov", "momentum", "sign"] | None = 'average',
+        outer_lr: float | None = None,
+        outer_momentum: float = 0.9,
+        outer_betas: tuple[float, float] = (0.95, 0.98),
+        outer_weight_decay: float = 0.0,
+        gap_penalty: float = 1.0,
+        clip: float = 0.0,
+        codec: Literal["fp32", "bf16", "int8", "int4", "int2", "sign", "top-k"] | None = 'top-k',
+        codec_down: Literal["fp32", "bf16", "int8", "int4", "int2", "sign", "top-k"] | None = None,
+        top_k: int = 128,
+        feedback: Literal["full", "ema", "none", "decay"] | None = 'decay',
+        feedback_decay: float | None = None,
+        feedback_reset: int = 1024,
+        quant_block: int = 256,
+        total_steps: int | None = None,
+        scale_block: int = 4096,
+        bf16: bool = False,
+        seed: int = 0,
+        shadow_every: int = 0,
+        verify_every: int = 0,
+        process_group: dist.ProcessGroup | None = None,
+        ranks_per_node: int | str | None = None,
+        bucket_mb: float = 25,
         threads: int | None = None,
         timeout: timedelta | None = None,
     ) -> None: ...

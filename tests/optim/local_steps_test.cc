@@ -317,8 +317,10 @@ TEST(LocalSteps, TheCallerMayMoveTheWeights) {
       for (std::size_t k = 0; k < kElements; ++k) weights[k] -= lr * noise(t, world.rank(), k);
       outside->step();
       ASSERT_EQ(weights, inside.weights) << "step " << t;
+      EXPECT_EQ(outside->in_sync(), t % 8 == 0) << "step " << t;
     }
     outside->synchronize();
+    EXPECT_TRUE(outside->in_sync());
     EXPECT_TRUE(equal_on_all(world, weights));
   });
 }
@@ -458,6 +460,8 @@ TEST(LocalSteps, PresetsAreDefaultsOfOneMethod) {
   EXPECT_EQ(validated(config).feedback_decay, 0.95);
   EXPECT_EQ(validated(config).outer, Outer::kAverage);
   EXPECT_EQ(method_named("dsm").preset_of, "local-steps");
+  EXPECT_EQ(method_named("dsm").python, "DSM");
+  EXPECT_EQ(method_named("local-adamw").python, "");  // around any optimizer it is local-steps
   EXPECT_EQ(method_named("diloco").find("every")->default_text(), "500");
   EXPECT_EQ(method_named("local-steps").find("every")->default_text(), "10");
   for (const Method* one : methods())
