@@ -102,6 +102,23 @@ def test_micro_batches_that_fsdp_reduces_each_add_up(rank, ranks):
 
 
 @over(4)
+def test_a_grad_scaler_skips_on_all_shards_and_nodes(rank, ranks):
+    model, mesh = sharded(network)
+    optimizer = make("ZeroOneAdam", model, mesh)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for step in range(1, 7):
+        optimizer.zero_grad()
+        scaler.scale(loss_of(model, step, rank)).backward()
+        if step == 3 and rank == 2:  # in one shard of one node
+            optimizer._arena.parameters[0].grad.to_local().view(-1)[0] = torch.inf
+        scaler.step(optimizer)
+        scaler.update()
+    optimizer.synchronize()
+    assert optimizer.stats()["totals"]["skipped"] == 1 and optimizer.stats()["step"] == 5
+    assert scaler.get_scale() == 512.0 and equal_everywhere(whole(model))
+
+
+@over(4)
 def test_the_exchange_starts_during_backward(rank, ranks):
     """The bucket of the last layer is under way before the first layer has its gradient, in every method."""
     for name in ("AdamW", "ZeroOneAdam", "OneBitAdam", "Birder"):

@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 import laconic
+import laconic.plan
 
 
 @over(4)
@@ -295,3 +296,19 @@ def test_codec_hooks_of_fsdp_refuse_what_they_cannot_do(rank, ranks):
     laconic.fsdp_hook(model, state)
     with pytest.raises(laconic.InvalidArgument, match="reduce_dtype=torch.float32"):
         loss_of(model, 1, rank).backward()
+
+
+# Bytes.
+
+
+@over(4)
+def test_bytes_between_nodes_are_those_of_the_plan(rank, ranks):
+    model, mesh = sharded(lambda: network(width=256))
+    parameters = sum(p.numel() for p in model.parameters())
+    for name, method, kind in (("OneBitAdam", "one-bit-adam", "coded"), ("AdamW", "adamw", "dense")):
+        optimizer = make(name, model, mesh)
+        train(model, optimizer, 6, rank)
+        stats = optimizer.stats()
+        planned = laconic.plan.predict(method, parameters=parameters, shards=2, nodes=2, step_seconds=0.1)["steps"][kind]
+        sent = stats["bytes_inside"] + stats["bytes_between"]
+        assert stats["kind"] == kind and 0 <= sent - planned["bytes_between_nodes"] <= 64, (name, sent, planned)
