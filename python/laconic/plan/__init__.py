@@ -56,10 +56,11 @@ def predict(optimizer: str, **options: Any) -> dict[str, Any]:
     Needed: `parameters`, `step_seconds` (forward and backward of one rank), `nodes`. Else: `per_node` (ranks, 1); `inter`,
     `intra` (links: "10gbit,20us" or (bytes a second, seconds); one without limits); `exchange` (flat; nodes: exact inside a
     node; all-reduce: what others offer for dense steps); `bf16` (dense steps), or `dense_codec` (fp32, bf16, int8, int4: the
-    same in methods with that option); `momentum_sync_every` (0: never; distributed-lion); `total_steps` (100,000, for the default schedules) or a published `recipe`;
-    `backward_share` (2/3); `bucket_elements`; `threads` (1, of the recorded coding speed, or of `speeds`, as `laconic plan
-    --probe --json` gives them); `shares_cores` (coding takes turns with backward);
-    `ready` (the share of backward after which each bucket is ready; else in proportion); `slices` (8, of a long message).
+    same in methods with that option); `momentum_sync_every` (0: never; in methods with that option); `total_steps` (100,000,
+    for the default schedules) or a published `recipe`; `backward_share` (2/3); `bucket_elements`; `threads` (1, of the
+    recorded coding speed, or of `speeds`, as `laconic plan --probe --json` gives them); `shares_cores` (coding takes turns
+    with backward); `ready` (the share of backward after which each bucket is ready; else in proportion); `slices` (8, of a
+    long message).
 
     >>> import laconic.plan
     >>> cluster = dict(parameters=110_000_000, step_seconds=0.09, nodes=8, per_node=8, inter="1gbit,20us", intra="600gbit")
