@@ -63,7 +63,7 @@ void add_run_options(CLI::App& command, RunOptions& options) {
       ->type_name("N");
   add("--exchange", "optimizer.exchange",
       "auto: each bucket dense, coded or flat, whichever is measured to be faster, and with the "
-      "codec that is (adamw, sgdm, lion, lamb); random signs also two-round, single-round or "
+      "codec that is where the method takes several; random signs also two-round, single-round or "
       "count")
       ->type_name("FORM");
   add_flag("--strict", "optimizer.strict",

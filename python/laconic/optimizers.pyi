@@ -29,11 +29,14 @@ class SGD(Optimizer):
             dropped
         feedback_reset: feedback = ema begins anew after so many; 0: never
         quant_block: int8, int4 and int2: elements that share a scale
+        exchange: auto: fp32, bf16, int8 or int4, whichever is measured to be fastest; with strict the codec or an
+            exact one
         total_steps: length of the run, from which schedules follow
         scale_block: elements that share a scale, and are left out together when one is not finite
         bf16: send exact means as bf16
         seed: key of the random numbers
-        strict: exchange = auto decides once, before the first coded step
+        strict: exchange = auto decides once, before the first coded step, and between the configured codec and
+            exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
         process_group: of the ranks that train together; None: all
@@ -41,7 +44,6 @@ class SGD(Optimizer):
             None: coded between all ranks
         bucket_mb: MiB of float32 values that are exchanged at once
         max_grad_norm: clip gradients to this norm over all ranks; 0: never
-        exchange: for methods that code
         overlap: let exchanges begin while backward is running
         threads: threads of each rank; None: torch.get_num_threads()
         timeout: a timedelta; None: the process group's
@@ -68,6 +70,7 @@ class SGD(Optimizer):
         feedback: Literal["full", "ema", "none"] = 'full',
         feedback_reset: int = 1024,
         quant_block: int = 256,
+        exchange: Literal["two-round", "auto"] = 'two-round',
         total_steps: int | None = None,
         scale_block: int = 4096,
         bf16: bool = False,
@@ -79,7 +82,6 @@ class SGD(Optimizer):
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
         max_grad_norm: float | None = None,
-        exchange: str | None = None,
         overlap: bool = True,
         threads: int | None = None,
         timeout: timedelta | None = None,
@@ -102,11 +104,14 @@ class AdamW(Optimizer):
             dropped
         feedback_reset: feedback = ema begins anew after so many; 0: never
         quant_block: int8, int4 and int2: elements that share a scale
+        exchange: auto: fp32, bf16, int8 or int4, whichever is measured to be fastest; with strict the codec or an
+            exact one
         total_steps: length of the run, from which schedules follow
         scale_block: elements that share a scale, and are left out together when one is not finite
         bf16: send exact means as bf16
         seed: key of the random numbers
-        strict: exchange = auto decides once, before the first coded step
+        strict: exchange = auto decides once, before the first coded step, and between the configured codec and
+            exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
         process_group: of the ranks that train together; None: all
@@ -114,7 +119,6 @@ class AdamW(Optimizer):
             None: coded between all ranks
         bucket_mb: MiB of float32 values that are exchanged at once
         max_grad_norm: clip gradients to this norm over all ranks; 0: never
-        exchange: for methods that code
         overlap: let exchanges begin while backward is running
         threads: threads of each rank; None: torch.get_num_threads()
         timeout: a timedelta; None: the process group's
@@ -143,6 +147,7 @@ class AdamW(Optimizer):
         feedback: Literal["full", "ema", "none"] = 'full',
         feedback_reset: int = 1024,
         quant_block: int = 256,
+        exchange: Literal["two-round", "auto"] = 'two-round',
         total_steps: int | None = None,
         scale_block: int = 4096,
         bf16: bool = False,
@@ -154,7 +159,6 @@ class AdamW(Optimizer):
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
         max_grad_norm: float | None = None,
-        exchange: str | None = None,
         overlap: bool = True,
         threads: int | None = None,
         timeout: timedelta | None = None,
@@ -175,11 +179,14 @@ class Lion(Optimizer):
             dropped
         feedback_reset: feedback = ema begins anew after so many; 0: never
         quant_block: int8, int4 and int2: elements that share a scale
+        exchange: auto: fp32, bf16, int8 or int4, whichever is measured to be fastest; with strict the codec or an
+            exact one
         total_steps: length of the run, from which schedules follow
         scale_block: elements that share a scale, and are left out together when one is not finite
         bf16: send exact means as bf16
         seed: key of the random numbers
-        strict: exchange = auto decides once, before the first coded step
+        strict: exchange = auto decides once, before the first coded step, and between the configured codec and
+            exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
         process_group: of the ranks that train together; None: all
@@ -187,7 +194,6 @@ class Lion(Optimizer):
             None: coded between all ranks
         bucket_mb: MiB of float32 values that are exchanged at once
         max_grad_norm: clip gradients to this norm over all ranks; 0: never
-        exchange: for methods that code
         overlap: let exchanges begin while backward is running
         threads: threads of each rank; None: torch.get_num_threads()
         timeout: a timedelta; None: the process group's
@@ -214,6 +220,7 @@ class Lion(Optimizer):
         feedback: Literal["full", "ema", "none"] = 'full',
         feedback_reset: int = 1024,
         quant_block: int = 256,
+        exchange: Literal["two-round", "auto"] = 'two-round',
         total_steps: int | None = None,
         scale_block: int = 4096,
         bf16: bool = False,
@@ -225,7 +232,6 @@ class Lion(Optimizer):
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
         max_grad_norm: float | None = None,
-        exchange: str | None = None,
         overlap: bool = True,
         threads: int | None = None,
         timeout: timedelta | None = None,
@@ -250,11 +256,14 @@ class LAMB(Optimizer):
             dropped
         feedback_reset: feedback = ema begins anew after so many; 0: never
         quant_block: int8, int4 and int2: elements that share a scale
+        exchange: auto: fp32, bf16, int8 or int4, whichever is measured to be fastest; with strict the codec or an
+            exact one
         total_steps: length of the run, from which schedules follow
         scale_block: elements that share a scale, and are left out together when one is not finite
         bf16: send exact means as bf16
         seed: key of the random numbers
-        strict: exchange = auto decides once, before the first coded step
+        strict: exchange = auto decides once, before the first coded step, and between the configured codec and
+            exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
         process_group: of the ranks that train together; None: all
@@ -262,7 +271,6 @@ class LAMB(Optimizer):
             None: coded between all ranks
         bucket_mb: MiB of float32 values that are exchanged at once
         max_grad_norm: clip gradients to this norm over all ranks; 0: never
-        exchange: for methods that code
         overlap: let exchanges begin while backward is running
         threads: threads of each rank; None: torch.get_num_threads()
         timeout: a timedelta; None: the process group's
@@ -295,6 +303,7 @@ class LAMB(Optimizer):
         feedback: Literal["full", "ema", "none"] = 'full',
         feedback_reset: int = 1024,
         quant_block: int = 256,
+        exchange: Literal["two-round", "auto"] = 'two-round',
         total_steps: int | None = None,
         scale_block: int = 4096,
         bf16: bool = False,
@@ -306,7 +315,6 @@ class LAMB(Optimizer):
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
         max_grad_norm: float | None = None,
-        exchange: str | None = None,
         overlap: bool = True,
         threads: int | None = None,
         timeout: timedelta | None = None,
@@ -338,7 +346,8 @@ class OneBitAdam(Optimizer):
         scale_block: elements that share a scale, and are left out together when one is not finite
         bf16: send exact means as bf16
         seed: key of the random numbers
-        strict: exchange = auto decides once, before the first coded step
+        strict: exchange = auto decides once, before the first coded step, and between the configured codec and
+            exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
         process_group: of the ranks that train together; None: all
@@ -372,7 +381,7 @@ class OneBitAdam(Optimizer):
         bias_correction: bool = True,
         variance_floor: float = 0.01,
         scale_norm: Literal["l2", "l1"] = 'l2',
-        exchange: Literal["two-round", "single-round", "count", "auto"] = 'two-round',
+        exchange: Literal["two-round", "auto"] = 'two-round',
         dense_codec: Literal["fp32", "bf16", "int8", "int4"] = 'fp32',
         quant_block: int = 256,
         freeze_step: int | Literal["auto"] | None = None,
@@ -418,7 +427,8 @@ class OneBitLAMB(Optimizer):
         scale_block: elements that share a scale, and are left out together when one is not finite
         bf16: send exact means as bf16
         seed: key of the random numbers
-        strict: exchange = auto decides once, before the first coded step
+        strict: exchange = auto decides once, before the first coded step, and between the configured codec and
+            exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
         process_group: of the ranks that train together; None: all
@@ -454,7 +464,7 @@ class OneBitLAMB(Optimizer):
         bias_correction: bool = True,
         variance_floor: float = 0.01,
         scale_norm: Literal["l2", "l1"] = 'l2',
-        exchange: Literal["two-round", "single-round", "count", "auto"] = 'two-round',
+        exchange: Literal["two-round", "auto"] = 'two-round',
         dense_codec: Literal["fp32", "bf16", "int8", "int4"] = 'fp32',
         quant_block: int = 256,
         freeze_step: int | Literal["auto"] | None = None,
@@ -509,7 +519,8 @@ class ZeroOneAdam(Optimizer):
         scale_block: elements that share a scale, and are left out together when one is not finite
         bf16: send exact means as bf16
         seed: key of the random numbers
-        strict: exchange = auto decides once, before the first coded step
+        strict: exchange = auto decides once, before the first coded step, and between the configured codec and
+            exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
         process_group: of the ranks that train together; None: all
@@ -546,7 +557,7 @@ class ZeroOneAdam(Optimizer):
         bias_correction: bool = True,
         variance_floor: float = 0.01,
         scale_norm: Literal["l2", "l1"] = 'l2',
-        exchange: Literal["two-round", "single-round", "count", "auto"] = 'two-round',
+        exchange: Literal["two-round", "auto"] = 'two-round',
         dense_codec: Literal["fp32", "bf16", "int8", "int4"] = 'fp32',
         quant_block: int = 256,
         schedule: Literal["published", "short"] = 'published',
@@ -590,7 +601,8 @@ class Birder(Optimizer):
         scale_block: elements that share a scale, and are left out together when one is not finite
         bf16: send exact means as bf16
         seed: key of the random numbers
-        strict: exchange = auto decides once, before the first coded step
+        strict: exchange = auto decides once, before the first coded step, and between the configured codec and
+            exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
         process_group: of the ranks that train together; None: all
@@ -656,7 +668,8 @@ class DistributedLion(Optimizer):
         scale_block: elements that share a scale, and are left out together when one is not finite
         bf16: send exact means as bf16
         seed: key of the random numbers
-        strict: exchange = auto decides once, before the first coded step
+        strict: exchange = auto decides once, before the first coded step, and between the configured codec and
+            exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
         process_group: of the ranks that train together; None: all
@@ -688,7 +701,7 @@ class DistributedLion(Optimizer):
         *,
         form: Literal["vote", "count"] = 'vote',
         momentum_sync_every: int = 0,
-        exchange: Literal["two-round", "single-round", "count", "auto"] = 'two-round',
+        exchange: Literal["two-round", "auto"] = 'two-round',
         total_steps: int | None = None,
         scale_block: int = 4096,
         bf16: bool = False,
