@@ -28,7 +28,7 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> rounded_bf16(D, hn::Vec<D> value) {
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
   const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu)));
   const auto quiet = hn::Or(bits, hn::Set(du, 0x400000u));
-  return hn::IfThenElse(hn::RebindMask(du, hn::Ne(value, value)), quiet, rounded);
+  return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(value)), quiet, rounded);
 }
 
 template <class D>
