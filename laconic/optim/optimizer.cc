@@ -380,25 +380,24 @@ class FlatOptimizer final : public Optimizer {
     const bool has_gradient = !model_.gradient.empty();
     const int index = buckets();
     if (first_of_group_.size() <= cut.group) first_of_group_.resize(cut.group + 1, index);
-    buckets_.push_back(
-        {.config = &config_,
-         .nodes = courier_ ? &courier_->nodes() : &nodes_,
-         .flat = flat_.world ? &flat_ : nullptr,
-         .paths = possible_paths_,
-         .device = device_.get(),
-         .shadow = &shadow_,
-         .rest = rest_.get(),
-         .deferred = defers(),
-         .courier = courier_.get(),
-         .fragment = cut.fragment,
-         .group = model_.groups[cut.group],
-         .now = rates_.of(cut.group),
-         .index = index,
-         .key = shards_.key(cut.group, index - first_of_group_[cut.group], index),
-         .begin = cut.begin,
-         .x = placement_.weights().subspan(cut.begin, cut.count),
-         .g = has_gradient ? placement_.gradient().subspan(cut.begin, cut.count)
-                           : std::span<float>{}});
+    buckets_.push_back({.config = &config_,
+                        .nodes = courier_ ? &courier_->nodes() : &nodes_,
+                        .flat = flat_.world ? &flat_ : nullptr,
+                        .paths = possible_paths_,
+                        .device = device_.get(),
+                        .shadow = &shadow_,
+                        .rest = rest_.get(),
+                        .deferred = defers(),
+                        .courier = courier_.get(),
+                        .fragment = cut.fragment,
+                        .group = model_.groups[cut.group],
+                        .now = rates_.of(cut.group),
+                        .index = index,
+                        .key = shards_.key(cut.group, index - first_of_group_[cut.group], index),
+                        .begin = cut.begin,
+                        .x = placement_.weights().subspan(cut.begin, cut.count),
+                        .g = has_gradient ? placement_.gradient().subspan(cut.begin, cut.count)
+                                          : std::span<float>{}});
     taken_.push_back(false);
     rules_.push_back(method_.make_rule(buckets_.back()));
     paths_.add(rules_.back()->switching(), rules_.back()->dense_switching());

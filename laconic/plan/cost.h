@@ -87,9 +87,9 @@ struct MethodStep {
   std::string codec_down = {};  // of their way back; empty: the codec's
   std::size_t top_k = 128;
   std::string dense_codec = {};  // of dense steps; empty: fp32, or bf16
-  bool momentum = false;  // coded steps average the momenta beside (Rounds::momentum)
-  bool update = true;     // false: the mean of a vector in memory alone, as in `laconic bench mean`
-  Spacing spacing = {};   // fragments and delay of an exchange
+  bool momentum = false;         // coded steps average the momenta beside (Rounds::momentum)
+  bool update = true;    // false: the mean of a vector in memory alone, as in `laconic bench mean`
+  Spacing spacing = {};  // fragments and delay of an exchange
 };
 
 // A step of a method under a completed config; the kind of step and the topology are left open.

@@ -39,6 +39,8 @@ class SGD(Optimizer):
             exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -78,6 +80,7 @@ class SGD(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = 'cpu',
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -114,6 +117,8 @@ class AdamW(Optimizer):
             exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -155,6 +160,7 @@ class AdamW(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = 'cpu',
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -189,6 +195,8 @@ class Lion(Optimizer):
             exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -228,6 +236,7 @@ class Lion(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = 'cpu',
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -266,6 +275,8 @@ class LAMB(Optimizer):
             exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -311,6 +322,7 @@ class LAMB(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = 'cpu',
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -350,6 +362,8 @@ class OneBitAdam(Optimizer):
             exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -392,6 +406,7 @@ class OneBitAdam(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = 'cpu',
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -431,6 +446,8 @@ class OneBitLAMB(Optimizer):
             exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -477,6 +494,7 @@ class OneBitLAMB(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = 'cpu',
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -510,7 +528,7 @@ class ZeroOneAdam(Optimizer):
             run, and syncs on every step for as long as that sends no more than the paper's
         variance_freeze_step: last step on which the variance may change, the end of learning-rate warm-up; None: 15
             % of total_steps, with schedule = short 30 %
-        variance_kappa: variance steps before the gap between them doubles; default: 16, with schedule = short 4
+        variance_kappa: variance steps before the gap between them doubles; None: 16, with schedule = short 4
         double_every: steps after which the interval between syncs doubles; auto: it follows the learning rate;
             None: a sixth of the steps after the freeze, with schedule = short as late as the published volume
             allows
@@ -523,6 +541,8 @@ class ZeroOneAdam(Optimizer):
             exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -562,7 +582,7 @@ class ZeroOneAdam(Optimizer):
         quant_block: int = 256,
         schedule: Literal["published", "short"] = 'published',
         variance_freeze_step: int | None = None,
-        variance_kappa: int | Literal["default"] = 'default',
+        variance_kappa: int | None = None,
         double_every: int | Literal["auto"] | None = None,
         max_interval: int = 16,
         total_steps: int | None = None,
@@ -572,6 +592,7 @@ class ZeroOneAdam(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = 'cpu',
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -582,7 +603,7 @@ class ZeroOneAdam(Optimizer):
         local_step_clipper: int = ...,
         local_step_scaler: int | Literal["auto"] | None = ...,
         var_freeze_step: int | None = ...,
-        var_update_scaler: int | Literal["default"] = ...,
+        var_update_scaler: int | None = ...,
     ) -> None: ...
 
 class Birder(Optimizer):
@@ -605,6 +626,8 @@ class Birder(Optimizer):
             exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -640,6 +663,7 @@ class Birder(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = 'cpu',
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -672,6 +696,8 @@ class DistributedLion(Optimizer):
             exact means only
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -709,6 +735,7 @@ class DistributedLion(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = 'cpu',
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -752,6 +779,8 @@ class LocalSteps(AroundInner):
         seed: key of the random numbers
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -799,6 +828,7 @@ class LocalSteps(AroundInner):
         seed: int = 0,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = 'cpu',
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -840,6 +870,8 @@ class DiLoCo(LocalSteps):
         seed: key of the random numbers
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -887,6 +919,7 @@ class DiLoCo(LocalSteps):
         seed: int = 0,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = 'cpu',
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -928,6 +961,8 @@ class StreamingDiLoCo(LocalSteps):
         seed: key of the random numbers
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -975,6 +1010,7 @@ class StreamingDiLoCo(LocalSteps):
         seed: int = 0,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = 'cpu',
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -1016,6 +1052,8 @@ class DSM(LocalSteps):
         seed: key of the random numbers
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -1063,6 +1101,7 @@ class DSM(LocalSteps):
         seed: int = 0,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = 'cpu',
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -1104,6 +1143,8 @@ class CO2(LocalSteps):
         seed: key of the random numbers
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -1151,6 +1192,7 @@ class CO2(LocalSteps):
         seed: int = 0,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = 'cpu',
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -1192,6 +1234,8 @@ class SparseLoCo(LocalSteps):
         seed: key of the random numbers
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -1239,6 +1283,7 @@ class SparseLoCo(LocalSteps):
         seed: int = 0,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = 'cpu',
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,

@@ -133,9 +133,7 @@ struct Table {
   std::vector<std::size_t> begins;
   std::vector<float> values;
   cuda::Floors device;
-  FloorTable host() {
-    return {begins, values, static_cast<std::size_t>(device.elements), nullptr};
-  }
+  FloorTable host() { return {begins, values, static_cast<std::size_t>(device.elements), nullptr}; }
 };
 
 Table floors(Case& c, const Options& o, const Geometry& at) {
