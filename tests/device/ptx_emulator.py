@@ -117,12 +117,12 @@ class Warp:
             self.r[program.numbers[name]] = np.broadcast_to(np.asarray(value, "u4"), 32)
 
     def run(self, turns):
-        """The lanes that are furthest behind go first: they meet again where their paths do."""
+        """The lanes that are furthest behind go first: they meet again where their paths do. Where lanes meet they wait."""
         code = self.program.code
         for _ in range(turns):
             if self.waits or not self.alive.any():
                 return
-            pc = self.at if self.at >= 0 else int(self.pc[self.alive].min())
+            pc = self.at if self.at >= 0 else self._furthest_behind(code)
             here = self.alive if self.at >= 0 else self.alive & (self.pc == pc)
             predicate, inverted, target, work, op, line = code[pc]
             on = here if predicate is None else here & (self.r[predicate] ^ inverted)
@@ -142,6 +142,10 @@ class Warp:
                         work(self, on)
                 except (AssertionError, KeyError, NotImplementedError) as error:
                     raise RuntimeError(f"{line}: {error!r}") from error
+
+    def _furthest_behind(self, code):
+        places = np.unique(self.pc[self.alive])
+        return int(next((pc for pc in places if not code[pc][4].startswith(("bar", "shfl", "vote"))), places[0]))
 
     def _branch(self, pc, here, on, target):
         if self.at >= 0 and (on == here).all():

@@ -4,15 +4,22 @@
 
 // Where a thread block works and how its threads meet. Kernels alone include this. Threads meet at
 // barriers, in shared memory and within a warp, never through global memory: a kernel ends instead.
-// Loops over elements stay rolled: many warps hide the memory's latency, and code stays small.
+// Four thread blocks per multiprocessor leave a thread 64 registers. Loops over elements stay rolled
+// as a rule: many warps hide the memory's latency, and code stays small.
 #ifdef __CUDACC__
-#define LACONIC_KERNEL extern "C" __global__ void __launch_bounds__(laconic::cuda::kThreads)
+#define LACONIC_KERNEL extern "C" __global__ void __launch_bounds__(laconic::cuda::kThreads, 4)
 #define LACONIC_UNROLL _Pragma("unroll")
+#define LACONIC_UNROLL_4 _Pragma("unroll 4")
+#define LACONIC_UNROLL_8 _Pragma("unroll 8")
 #define LACONIC_ROLLED _Pragma("unroll 1")
+#define LACONIC_ASSUME(condition) __builtin_assume(condition)
 #else
 #define LACONIC_KERNEL static void
 #define LACONIC_UNROLL
+#define LACONIC_UNROLL_4
+#define LACONIC_UNROLL_8
 #define LACONIC_ROLLED
+#define LACONIC_ASSUME(condition)
 #endif
 
 namespace laconic::cuda {
@@ -20,9 +27,14 @@ namespace laconic::cuda {
 using namespace kernels;
 
 constexpr int kWarp = 32;
+constexpr int kWarps = kThreads / kWarp;
 constexpr int kTileWords = kTile / kWord;
 
-__device__ inline int thread() { return static_cast<int>(threadIdx.x); }
+__device__ inline int thread() {
+  const int number = static_cast<int>(threadIdx.x);
+  LACONIC_ASSUME(number >= 0 && number < kThreads);
+  return number;
+}
 
 // The exchanges within a warp. REQUIRES: all lanes come.
 __device__ inline std::uint32_t ballot(bool mine) { return __ballot_sync(~0U, mine); }
@@ -52,16 +64,17 @@ __device__ Byte* row_message(Byte* payload, std::int64_t stride) {
 }
 
 // Elements of a row: `begin` counts from the row's first element, `at` in the vector. `room` has
-// those past the end too, in whole words.
+// those past the end too, in whole words. An item has less than 2^31 elements.
 struct Span {
-  std::int64_t begin, at, count, room;
+  std::int64_t begin, at;
+  int count, room;
 };
 // What a thread block encodes: one item.
 __device__ inline Span encoded_span(const Rows& rows) {
   const std::int64_t begin = blockIdx.x * rows.item;
   const std::int64_t count = larger(smaller(row_count(rows) - begin, rows.item), 0);
   const std::int64_t room = smaller(whole_words(rows.capacity) - begin, rows.item);
-  return {begin, row_begin(rows) + begin, count, room};
+  return {begin, row_begin(rows) + begin, static_cast<int>(count), static_cast<int>(room)};
 }
 // What a thread block decodes: a tile of an item.
 __device__ inline Span decoded_span(const Rows& rows) {
@@ -70,22 +83,20 @@ __device__ inline Span decoded_span(const Rows& rows) {
   const std::int64_t begin = blockIdx.x / tiles * rows.item + in_item;
   const std::int64_t length = smaller(rows.item - in_item, kTile);
   const std::int64_t count = larger(smaller(row_count(rows) - begin, length), 0);
-  return {begin, row_begin(rows) + begin, count, count};
+  return {begin, row_begin(rows) + begin, static_cast<int>(count), static_cast<int>(count)};
 }
 
 // Which stretch of `length` elements k lies in; k only grows. Cheaper than a division for each.
-struct Cursor {
-  int index = 0;
-  std::int64_t end;
-
-  __device__ explicit Cursor(std::int64_t length) : end(length), length_(length) {}
-  __device__ int move_to(std::int64_t k) {
-    for (; k >= end; end += length_) ++index;
-    return index;
+class Cursor {
+ public:
+  __device__ explicit Cursor(int length) : length_(length), end_(length) {}
+  __device__ int move_to(int k) {
+    for (; k >= end_; end_ += length_) ++index_;
+    return index_;
   }
 
  private:
-  std::int64_t length_;
+  int length_, end_, index_ = 0;
 };
 
 // The last of `number` ascending begins that is not past k. REQUIRES: the first is not.

@@ -9,16 +9,21 @@
 // stands for it; where even that is not finite it decodes to 0 and its residual stays.
 //
 // A codec has kNone, the code of what is not coded; measure(); settle(measured, counted, scale),
-// which is false when the block cannot be encoded; code_of(p, scale); left_of(p, scale, code, gain);
-// decoded(scale, code).
+// which is false when the block cannot be encoded; inverse_of(scale), what all elements of a block need
+// of it; code_of(p, inverse); left_of(p, scale, code, gain); decoded(scale, code).
+//
+// Whole tiles of the usual kind have loops of their own, without what they do not need.
 namespace laconic::cuda {
+
+constexpr int kSteps = kTile / kThreads;  // elements of a tile for each thread
 
 // Of a block.
 enum Attempt : int { kGiven, kFallenBack, kCleared };
 
 struct Shared {
   float p[kTile];
-  float measured[kTileWords], sent[kTileWords], scale[kTileWords];  // of each block
+  float measured[kTileWords], sent[kTileWords];  // of each block, as what follows
+  float scale[kTileWords], inverse[kTileWords];
   int counted[kTileWords], bad[kTileWords], attempt[kTileWords];
   int again;
   signed char codes[kTile];
@@ -29,19 +34,21 @@ class Encoder {
   const EncodeArguments& of;
   Shared& s;
   const Span span;
-  const int block, blocks;  // elements of a block in a tile; blocks of the item
-  const bool fits;          // a tile
+  const int length, block, blocks;  // of a block; the part of it in a tile; blocks of the item
+  const bool fits, whole;           // a tile; a tile with all elements there and alive
 
   __device__ Encoder(const EncodeArguments& arguments, Shared& shared)
       : of(arguments),
         s(shared),
         span(encoded_span(of.rows)),
-        block(static_cast<int>(smaller(of.block, kTile))),
-        blocks(of.block > kTile ? 1 : (static_cast<int>(span.room) + block - 1) / block),
+        length(static_cast<int>(of.block)),
+        block(length < kTile ? length : kTile),
+        blocks(length > kTile ? 1 : (span.room + block - 1) / block),
         fits(span.room <= kTile),
-        first_sampled_(of.samples != nullptr && of.kept != nullptr ? number_of_first() : 1),
-        samples_(of.samples != nullptr && of.kept != nullptr &&
-                 16 - (first_sampled_ + 15) % 16 - 1 < static_cast<std::uint32_t>(blocks)) {}
+        whole(span.count == kTile && fits && of.live == nullptr),
+        number_(of.samples != nullptr && of.kept != nullptr ? number_of_first() : 1),
+        samples(of.samples != nullptr && of.kept != nullptr &&
+                15 - (number_ + 15) % 16 < static_cast<std::uint32_t>(blocks)) {}
 
   // Chooses an attempt and a scale for every block. p of an item that fits is in shared memory then.
   template <class Codec>
@@ -52,6 +59,7 @@ class Encoder {
     }
     if (thread() == 0) s.again = 0;
     __syncthreads();
+    LACONIC_ROLLED
     for (int attempt = kGiven; attempt <= kFallenBack; ++attempt) {
       measure_tiles(codec, attempt);
       if (thread() < blocks && s.attempt[thread()] == attempt) decide(codec, attempt);
@@ -61,7 +69,7 @@ class Encoder {
   }
 
   // p of a tile as it was measured.
-  __device__ void fill_again(std::int64_t tile) {
+  __device__ void fill_again(int tile) {
     LACONIC_ROLLED
     for (int k = thread(); k < tile_length(tile); k += kThreads) {
       bool good = true;
@@ -69,14 +77,20 @@ class Encoder {
     }
   }
 
-  __device__ int tile_length(std::int64_t tile) const {
-    return static_cast<int>(smaller(span.room - tile, kTile));
+  __device__ int tile_length(int tile) const {
+    return span.room - tile < kTile ? span.room - tile : kTile;
   }
-  __device__ int tile_count(std::int64_t tile) const {
-    return static_cast<int>(larger(smaller(span.count - tile, kTile), 0));
+  __device__ int tile_count(int tile) const {
+    const int left = span.count - tile;
+    return left < 0 ? 0 : left < kTile ? left : kTile;
   }
   __device__ bool is_dead(std::int64_t at) const { return of.live != nullptr && of.live[at] == 0; }
 
+  // Whether nothing but the new residual is to be kept of a whole tile.
+  __device__ bool is_plain() const {
+    return whole && of.recorded == nullptr && of.kept != nullptr && of.share != 0 && of.keep == 0 &&
+           s.again == 0;
+  }
   // The new residual of an element, from what is left out, times gain.
   __device__ float keep(std::int64_t at, float left, bool dead) const {
     if (of.kept == nullptr) return 0;
@@ -92,12 +106,9 @@ class Encoder {
       of.recorded[at] = value_of(of.source, at, attempt != kGiven, unused);
   }
 
-  // Whether norms of some block of the item are wanted; residuals are then put in the place of p,
-  // codes beside them.
-  __device__ bool samples() const { return samples_; }
-  // After a tile. `sums` are those of the tiles before.
+  // After a tile, where `samples`. `sums` are those of the tiles before.
   template <class Codec>
-  __device__ void sample(const Codec& codec, std::int64_t tile, double (&sums)[2]) {
+  __device__ void sample(const Codec& codec, int tile, double& residual, double& sent) {
     __syncthreads();
     const SumOfWeights squares{Norm::kL2};
     const auto wanted = [&](int j) { return is_sampled(j); };
@@ -111,40 +122,42 @@ class Encoder {
     const int j = thread();
     if (j >= blocks || !is_sampled(j)) return;
     if (s.attempt[j] != kCleared) {
-      sums[0] += static_cast<double>(s.measured[j] / (of.gain * of.gain));
-      sums[1] += static_cast<double>(s.sent[j]);
+      residual += static_cast<double>(s.measured[j] / (of.gain * of.gain));
+      sent += static_cast<double>(s.sent[j]);
     }
     double* to = of.samples + blockIdx.y * of.samples_stride +
-                 (first_sampled_ + static_cast<std::uint32_t>(j)) / 16 * 2;
-    to[0] = sums[0];
-    to[1] = sums[1];
+                 (number_ + static_cast<std::uint32_t>(j)) / 16 * 2;
+    to[0] = residual;
+    to[1] = sent;
   }
 
  private:
   // Vectors have less than 2^32 elements.
   __device__ std::uint32_t number_of_first() const {
     const auto from = static_cast<std::uint32_t>(span.at - of.sampled_from);
-    return of.in_parts != 0 ? from : from / static_cast<std::uint32_t>(of.block);
+    return of.in_parts != 0 ? from : from / static_cast<std::uint32_t>(length);
   }
   __device__ bool is_sampled(int j) const {
-    return samples_ && (first_sampled_ + j) % 16 == 0 && j * of.block < span.count;
+    return samples && (number_ + static_cast<std::uint32_t>(j)) % 16 == 0 &&
+           j * length < span.count;
   }
 
-  __device__ float p_of(std::int64_t k, bool fallback, bool& good) const {
-    if (k >= span.count) return 0;
-    const std::int64_t at = span.at + k;
-    const float value = value_of(of.source, at, fallback, good);
-    if (is_dead(at)) return 0;
+  __device__ float corrected(float value, std::int64_t at) const {
     if (of.added != nullptr) return value + of.added[at];
     return of.adds_zero != 0 ? value + 0.0F : value;
   }
+  __device__ float p_of(int k, bool fallback, bool& good) const {
+    if (k >= span.count) return 0;
+    const std::int64_t at = span.at + k;
+    const float value = value_of(of.source, at, fallback, good);
+    return is_dead(at) ? 0.0F : corrected(value, at);
+  }
 
   // p of the blocks of a tile that are at this attempt.
-  __device__ void fill(std::int64_t tile, int attempt) {
-    Cursor cursor(of.block);
-    const int length = tile_length(tile);
+  __device__ void fill(int tile, int attempt) {
+    Cursor cursor(length);
     LACONIC_ROLLED
-    for (int k = thread(); k < length; k += kThreads) {
+    for (int k = thread(); k < tile_length(tile); k += kThreads) {
       const int j = cursor.move_to(tile + k);
       if (s.attempt[j] != attempt) continue;
       bool good = true;
@@ -156,12 +169,30 @@ class Encoder {
       if (thread() % kWarp == 0) atomicAdd(&s.counted[j], live);
     }
   }
+  __device__ void fill_whole() {
+    with_kind(of.source.kind, [&](auto kind) {
+      Cursor cursor(length);
+      const std::int64_t first = span.at + thread();
+      LACONIC_UNROLL_4
+      for (int step = 0; step < kSteps; ++step) {
+        const int j = cursor.move_to(step * kThreads + thread());
+        const std::int64_t at = first + step * kThreads;
+        bool good = true;
+        const float value = value_of<decltype(kind)::value>(of.source, at, false, good);
+        s.p[step * kThreads + thread()] = corrected(value, at);
+        if (!good) atomicOr(&s.bad[j], 1);
+      }
+    });
+  }
 
   template <class Codec>
   __device__ void measure_tiles(const Codec& codec, int attempt) {
     const auto measure = codec.measure();
     if (fits) {
-      fill(0, attempt);
+      if (whole && attempt == kGiven)
+        fill_whole();
+      else
+        fill(0, attempt);
       __syncthreads();
       measure_blocks(
           measure, blocks, block, tile_count(0), [](int) { return true; },
@@ -176,7 +207,7 @@ class Encoder {
   __device__ void measure_long(const Measure& measure, int attempt) {
     float lane = 0;
     double total = 0;
-    for (std::int64_t tile = 0; tile < span.room; tile += kTile) {
+    for (int tile = 0; tile < span.room; tile += kTile) {
       fill(tile, attempt);
       __syncthreads();
       lane = measure_on(measure, lane, tile_count(tile), [&](int k) { return s.p[k]; });
@@ -192,10 +223,11 @@ class Encoder {
 
   template <class Codec>
   __device__ void decide(const Codec& codec, int attempt) {
-    const int j = thread();
-    const std::int64_t there = larger(smaller(span.count - j * of.block, of.block), 0);
+    const int j = thread(), left = span.count - j * length;
+    const int there = left < 0 ? 0 : left < length ? left : length;
     const bool settled =
         codec.settle(s.measured[j], of.live != nullptr ? s.counted[j] : there, s.scale[j]);
+    s.inverse[j] = codec.inverse_of(s.scale[j]);
     if (settled && (attempt != kGiven || s.bad[j] == 0)) return;
     s.attempt[j] = attempt + 1;
     s.scale[j] = 0;
@@ -204,47 +236,82 @@ class Encoder {
     atomicOr(&s.again, 1);
   }
 
-  const std::uint32_t first_sampled_;  // the number of the item's first block
-  const bool samples_;
+  const std::uint32_t number_;  // of the item's first block
+
+ public:
+  // Whether norms of some block of the item are wanted; residuals are then put in the place of p,
+  // codes beside them.
+  const bool samples;
 };
 
-// Every element to its code: emit(k, code) writes that of element k of the row, all lanes of a warp
-// together; store_scale(b, scale) that of block b of the row.
+// The codes and residuals of a tile.
+template <class Codec, class Emit>
+__device__ void encode_tile(const Encoder& encoder, const Codec& codec, const Emit& emit,
+                            int tile) {
+  Shared& s = encoder.s;
+  const Span& span = encoder.span;
+  const float gain = encoder.of.gain * encoder.of.share;
+  Cursor cursor(encoder.length);
+  LACONIC_ROLLED
+  for (int k = thread(); k < encoder.tile_length(tile); k += kThreads) {
+    const int j = cursor.move_to(tile + k);
+    const std::int64_t at = span.at + tile + k;
+    const float p = s.p[k], scale = s.scale[j];
+    const int attempt = s.attempt[j];
+    const bool there = tile + k < span.count, dead = there && encoder.is_dead(at);
+    const bool coded = there && !dead && attempt != kCleared;
+    const int code = coded ? codec.code_of(p, s.inverse[j]) : Codec::kNone;
+    emit(span.begin, (tile + k) / kThreads, code);
+    if (!there) continue;
+    encoder.record(at, attempt);
+    if (attempt == kCleared) continue;
+    const float e = encoder.keep(at, codec.left_of(p, scale, code, gain), dead);
+    if (!encoder.samples) continue;
+    s.p[k] = e;
+    s.codes[k] = static_cast<signed char>(code);
+  }
+}
+template <class Codec, class Emit>
+__device__ void encode_plain_tile(const Encoder& encoder, const Codec& codec, const Emit& emit) {
+  Shared& s = encoder.s;
+  const float gain = encoder.of.gain * encoder.of.share;
+  float* kept = encoder.of.kept + encoder.span.at + thread();
+  Cursor cursor(encoder.length);
+  LACONIC_UNROLL_4
+  for (int step = 0; step < kSteps; ++step) {
+    const int k = step * kThreads + thread();
+    const int j = cursor.move_to(k);
+    const float p = s.p[k], scale = s.scale[j];
+    const int code = codec.code_of(p, s.inverse[j]);
+    emit(encoder.span.begin, step, code);
+    const float e = codec.left_of(p, scale, code, gain);
+    kept[step * kThreads] = e;
+    if (!encoder.samples) continue;
+    s.p[k] = e;
+    s.codes[k] = static_cast<signed char>(code);
+  }
+}
+
+// Every element to its code: emit(begin, step, code) writes that of element begin + step*kThreads +
+// thread() of the row, all lanes of a warp together; store_scale(b, scale) that of block b.
 template <class Codec, class Emit, class StoreScale>
 __device__ void encode(const EncodeArguments& of, Shared& s, const Codec& codec, const Emit& emit,
                        const StoreScale& store_scale) {
   Encoder encoder(of, s);
   encoder.measure(codec);
-  const Span& span = encoder.span;
-  const float gain = of.gain * of.share;
-  double sums[2] = {0, 0};
-  for (std::int64_t tile = 0; tile < span.room; tile += kTile) {
-    if (!encoder.fits) encoder.fill_again(tile);
-    Cursor cursor(of.block);
-    const int length = encoder.tile_length(tile);
-    LACONIC_ROLLED
-    for (int k = thread(); k < length; k += kThreads) {
-      const int j = cursor.move_to(tile + k);
-      const std::int64_t at = span.at + tile + k;
-      const float p = s.p[k], scale = s.scale[j];
-      const int attempt = s.attempt[j];
-      const bool there = tile + k < span.count, dead = there && encoder.is_dead(at);
-      const bool coded = there && !dead && attempt != kCleared;
-      const int code = coded ? codec.code_of(p, scale) : Codec::kNone;
-      emit(span.begin + tile + k, code);
-      if (!there) continue;
-      encoder.record(at, attempt);
-      if (attempt == kCleared) continue;
-      const float e = encoder.keep(at, codec.left_of(p, scale, code, gain), dead);
-      if (!encoder.samples()) continue;
-      s.p[k] = e;
-      s.codes[k] = static_cast<signed char>(code);
+  double residual = 0, sent = 0;
+  if (encoder.is_plain()) {
+    encode_plain_tile(encoder, codec, emit);
+    if (encoder.samples) encoder.sample(codec, 0, residual, sent);
+  } else {
+    for (int tile = 0; tile < encoder.span.room; tile += kTile) {
+      if (!encoder.fits) encoder.fill_again(tile);
+      encode_tile(encoder, codec, emit, tile);
+      if (encoder.samples) encoder.sample(codec, tile, residual, sent);
     }
-    if (encoder.samples()) encoder.sample(codec, tile, sums);
   }
-  const std::int64_t first =
-      of.block > kTile ? blockIdx.x : blockIdx.x * (of.rows.item / encoder.block);
-  if (thread() < encoder.blocks) store_scale(first + thread(), s.scale[thread()]);
+  const std::int64_t per_item = encoder.length > kTile ? 1 : of.rows.item / encoder.block;
+  if (thread() < encoder.blocks) store_scale(blockIdx.x * per_item + thread(), s.scale[thread()]);
 }
 
 }  // namespace laconic::cuda

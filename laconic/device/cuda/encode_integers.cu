@@ -13,8 +13,9 @@ struct IntegerCodec {
     scale = integer_scale(largest, bits);
     return isfinite(largest) && scale <= largest_scale(bits);
   }
-  __device__ int code_of(float p, float scale) const {
-    return kernels::code_of(p, inverse_scale(scale), largest_code(bits));
+  __device__ float inverse_of(float scale) const { return inverse_scale(scale); }
+  __device__ int code_of(float p, float inverse) const {
+    return kernels::code_of(p, inverse, largest_code(bits));
   }
   __device__ float left_of(float p, float scale, int code, float gain) const {
     return residual_of(p, scale, code, gain);
@@ -26,17 +27,17 @@ struct IntegerCodec {
 
 LACONIC_KERNEL encode_integers(EncodeArguments of) {
   __shared__ Shared shared;
-  const int bits = of.bits, fields = 32 / bits;
+  const int bits = of.bits, fields = 32 / bits, field = thread() & (fields - 1);
   auto* words = reinterpret_cast<std::uint32_t*>(row_message(of.out.payload, of.out.stride));
   auto* scales = reinterpret_cast<float*>(words + whole_words(of.rows.capacity) / 32 * bits);
   encode(
       of, shared, IntegerCodec{bits},
-      [&](std::int64_t k, int code) {
-        const int field = static_cast<int>(k) & (fields - 1);
+      [&](std::int64_t begin, int step, int code) {
         std::uint32_t word = (static_cast<std::uint32_t>(code) & ((1U << bits) - 1))
                              << field * bits;
         for (int near = 1; near < fields; near *= 2) word |= swap_lanes(word, near);
-        if (field == 0) words[k / 32 * bits + k % 32 / fields] = word;
+        if (field == 0)
+          (words + begin / 32 * bits + thread() / fields)[step * kWarps * bits] = word;
       },
       [&](std::int64_t block, float scale) { scales[block] = scale; });
 }

@@ -13,6 +13,7 @@ struct SignCodec {
     scale = scale_of_sum(sum, counted, norm);
     return isfinite(sum);
   }
+  __device__ float inverse_of(float) const { return 0; }
   __device__ int code_of(float p, float) const { return signbit(p) ? -1 : 1; }
   __device__ float left_of(float p, float scale, int, float gain) const {
     return residual_of(p, scale, gain);
@@ -30,9 +31,9 @@ LACONIC_KERNEL encode_sign(EncodeArguments of) {
   auto* scales = reinterpret_cast<float*>(words + whole_words(of.rows.capacity) / 32);
   encode(
       of, shared, SignCodec{of.norm},
-      [&](std::int64_t k, int code) {
+      [&](std::int64_t begin, int step, int code) {
         const std::uint32_t word = ballot(code < 0);
-        if (k % kWarp == 0) words[k / 32] = word;
+        if (thread() % kWarp == 0) (words + begin / 32 + thread() / kWarp)[step * kWarps] = word;
       },
       [&](std::int64_t block, float scale) { scales[block] = scale; });
 }

@@ -12,6 +12,7 @@ struct TopKCodec {
     scale = integer_scale(largest, kBits);
     return isfinite(largest) && scale <= largest_scale(kBits);
   }
+  __device__ float inverse_of(float scale) const { return inverse_scale(scale); }
   __device__ float decoded(float scale, int code) const { return kernels::decoded(scale, code); }
 };
 
@@ -77,7 +78,7 @@ __device__ void select(const Encoder& encoder, Selection& selection, int slots) 
   const int least = threshold(encoder, selection, slots);
   count_groups(encoder, selection, least);
   const int spare = slots - selection.above_before[kGroups];
-  const float scale = s.scale[0], inverse = inverse_scale(scale), gain = of.gain * of.share;
+  const float scale = s.scale[0], inverse = s.inverse[0], gain = of.gain * of.share;
   const std::uint32_t before = (1U << thread() % kWarp) - 1;
   LACONIC_ROLLED
   for (int k = thread(); k < kTile; k += kThreads) {
@@ -95,7 +96,7 @@ __device__ void select(const Encoder& encoder, Selection& selection, int slots) 
     const std::int64_t at = encoder.span.at + k;
     encoder.record(at, s.attempt[0]);
     const float e = encoder.keep(at, residual_of(p, scale, code, gain), key < 0);
-    if (!encoder.samples()) continue;
+    if (!encoder.samples) continue;
     s.p[k] = e;
     s.codes[k] = static_cast<signed char>(code);
   }
@@ -107,12 +108,11 @@ LACONIC_KERNEL encode_top_k(EncodeArguments of) {
   __shared__ Shared shared;
   __shared__ Selection selection;
   Encoder encoder(of, shared);
-  encoder.measure(TopKCodec{});
-  const bool coded = shared.attempt[0] != kCleared && encoder.span.count > 0;
   const int slots = static_cast<int>(smaller(of.slots, of.rows.capacity - encoder.span.begin));
   for (int place = thread(); place < slots; place += kThreads) selection.places[place] = 0;
   if (thread() == 0) selection.counted[0] = 0;
-  __syncthreads();
+  encoder.measure(TopKCodec{});
+  const bool coded = shared.attempt[0] != kCleared && encoder.span.count > 0;
   if (coded) {
     select(encoder, selection, slots);
   } else {
@@ -120,9 +120,9 @@ LACONIC_KERNEL encode_top_k(EncodeArguments of) {
     for (int k = thread(); k < encoder.span.count; k += kThreads)
       encoder.record(encoder.span.at + k, kCleared);
   }
-  double sums[2] = {0, 0};
-  if (encoder.samples())
-    encoder.sample(TopKCodec{}, 0, sums);
+  double residual = 0, sent = 0;
+  if (encoder.samples)
+    encoder.sample(TopKCodec{}, 0, residual, sent);
   else
     __syncthreads();
   // In half bytes: three of every index, then one of every code.

@@ -17,8 +17,8 @@
 #include "laconic/device/cuda/kernels.h"
 
 // Runs CUDA C++ on the CPU: every thread of a block is a fiber of the calling thread, and after every
-// barrier and warp exchange the fibers go on in a new random order, so that no order that a kernel
-// wrongly counts on lasts. Include it before the kernels' text. Not a GPU: one block at a time, no
+// barrier and warp exchange the fibers go on in a new random order; in each block some warps are slow
+// and go on when no other can. So no order that a kernel wrongly counts on lasts. Include it before the kernels' text. Not a GPU: one block at a time, no
 // memory model; shared memory keeps what the block before left in it.
 #define __global__
 #define __device__
@@ -147,19 +147,23 @@ inline bool run_block(unsigned threads, std::mt19937& random) {
     here.fibers[i].waits_at = nullptr;
     prepare(here.fibers[i].context, here.stacks.get() + i * Block::kStack, Block::kStack, enter);
   }
+  const auto slow = static_cast<std::uint32_t>(random());  // a bit per warp
   for (;;) {
     here.ready.clear();
-    bool all_done = true;
+    bool all_done = true, fast = false;
     for (unsigned i = 0; i < threads; ++i) {
       const Fiber& fiber = here.fibers[i];
       all_done = all_done && fiber.done;
-      if (!fiber.done && (fiber.waits_at == nullptr || fiber.waits_at->opened != fiber.since))
-        here.ready.push_back(i);
+      if (fiber.done || (fiber.waits_at != nullptr && fiber.waits_at->opened == fiber.since))
+        continue;
+      here.ready.push_back(i);
+      fast = fast || (slow >> i / 32 & 1) == 0;
     }
     if (all_done) return true;
     if (here.ready.empty()) return false;
     std::shuffle(here.ready.begin(), here.ready.end(), random);
     for (const unsigned i : here.ready) {
+      if (fast && (slow >> i / 32 & 1) != 0) continue;
       here.now = i;
       switch_to(here.home, here.fibers[i].context);
     }

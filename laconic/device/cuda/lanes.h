@@ -47,9 +47,11 @@ __device__ void measure_blocks(const Measure& measure, int blocks, int block, in
     const bool mine = j < blocks && wanted(j);
     const int end = (j + 1) * block < count ? (j + 1) * block : count;
     float lane = 0;
-    if (mine)
+    if (mine) {
+      LACONIC_UNROLL_8
       for (int k = j * block + number; k < end; k += kLanes)
         lane = measure.add(lane, value_of(j, k));
+    }
     lane = fold(measure, lane);
     if (mine && number == 0) out[j] = lane;
   }

@@ -115,20 +115,24 @@ LACONIC_KERNEL update_floors(FloorsArguments of) {
 }
 
 LACONIC_KERNEL measure(MeasureArguments of) {
-  __shared__ Summed summed;
+  __shared__ float tile[kTile];
   __shared__ int bad;
   const std::int64_t begin = blockIdx.x * std::int64_t{kTile};
-  const std::int64_t count = smaller(of.elements - begin, kTile);
+  const int count = static_cast<int>(smaller(of.elements - begin, kTile));
   if (thread() == 0) bad = 0;
-  const float sum = sum_of(of.values + begin, count, of.norm, false, summed);
-  if (of.finite != nullptr) {
-    LACONIC_ROLLED
-    for (int k = thread(); k < count; k += kThreads)
-      if (!is_finite(summed.tile[k])) atomicOr(&bad, 1);
-    __syncthreads();
-    if (thread() == 0) of.finite[blockIdx.x] = bad == 0;
+  __syncthreads();
+  LACONIC_ROLLED
+  for (int k = thread(); k < count; k += kThreads) {
+    const float value = of.values[begin + k];
+    tile[k] = value;
+    if (!is_finite(value)) atomicOr(&bad, 1);
   }
-  if (thread() == 0) of.sums[blockIdx.x] = sum;
+  __syncthreads();
+  const SumOfWeights weights{of.norm};
+  const float sum = fold(weights, measure_on(weights, 0, count, [&](int k) { return tile[k]; }));
+  if (thread() != 0) return;
+  of.sums[blockIdx.x] = sum;
+  if (of.finite != nullptr) of.finite[blockIdx.x] = bad == 0;
 }
 
 LACONIC_KERNEL scale(ScaleArguments of) {
