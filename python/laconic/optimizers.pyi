@@ -34,6 +34,8 @@ class SGD(Optimizer):
         strict: exchange = auto decides once, before the first coded step
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -73,6 +75,7 @@ class SGD(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = "cpu",
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -107,6 +110,8 @@ class AdamW(Optimizer):
         strict: exchange = auto decides once, before the first coded step
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -148,6 +153,7 @@ class AdamW(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = "cpu",
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -180,6 +186,8 @@ class Lion(Optimizer):
         strict: exchange = auto decides once, before the first coded step
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -219,6 +227,7 @@ class Lion(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = "cpu",
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -255,6 +264,8 @@ class LAMB(Optimizer):
         strict: exchange = auto decides once, before the first coded step
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -300,6 +311,7 @@ class LAMB(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = "cpu",
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -339,6 +351,8 @@ class OneBitAdam(Optimizer):
         strict: exchange = auto decides once, before the first coded step
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -381,6 +395,7 @@ class OneBitAdam(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = "cpu",
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -419,6 +434,8 @@ class OneBitLAMB(Optimizer):
         strict: exchange = auto decides once, before the first coded step
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -465,6 +482,7 @@ class OneBitLAMB(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = "cpu",
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -507,6 +525,8 @@ class ZeroOneAdam(Optimizer):
         strict: exchange = auto decides once, before the first coded step
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -555,6 +575,7 @@ class ZeroOneAdam(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = "cpu",
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -587,6 +608,8 @@ class Birder(Optimizer):
         strict: exchange = auto decides once, before the first coded step
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -622,6 +645,7 @@ class Birder(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = "cpu",
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
@@ -653,6 +677,8 @@ class DistributedLion(Optimizer):
         strict: exchange = auto decides once, before the first coded step
         shadow_every: compare coded with exact means every so many steps; 0: never
         verify_every: prove that replicas are equal every so many steps; 0: never
+        device: where passes over weights, gradients and state run: the same bits on all; emulated: kernels for GPUs
+            on the CPU, for tests
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine;
             None: coded between all ranks
@@ -690,6 +716,7 @@ class DistributedLion(Optimizer):
         strict: bool = False,
         shadow_every: int = 0,
         verify_every: int = 0,
+        device: str = "cpu",
         process_group: dist.ProcessGroup | None = None,
         ranks_per_node: int | str | None = None,
         bucket_mb: float = 25,
