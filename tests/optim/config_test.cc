@@ -88,7 +88,8 @@ OptimizerConfig nothing_default() {
           .seed = 0xFFFFFFFF,
           .shadow_every = 100,
           .verify_every = std::numeric_limits<std::int64_t>::max(),
-          .threads = 8};
+          .threads = 8,
+          .device = "emulated"};
 }
 
 TEST(OptimizerConfig, AsTextReadsBackToTheSameBits) {
@@ -102,7 +103,7 @@ TEST(OptimizerConfig, AsTextReadsBackToTheSameBits) {
 
 TEST(OptimizerConfig, EveryFieldIsPrinted) {
   const auto plain = to_text({}), other = to_text(nothing_default());
-  EXPECT_EQ(plain.size(), 54U);
+  EXPECT_EQ(plain.size(), 56U);
   for (const auto& [field, value] : plain) EXPECT_NE(value, other.at(field)) << field;
 }
 
@@ -269,6 +270,7 @@ TEST(OptimizerConfig, WhatIsGivenStays) {
                          .beta2 = 0.99,
                          .freeze_step = kUnset,
                          .variance_freeze_step = 12'500,
+                         .variance_kappa = 16,
                          .double_every = kAuto};
   EXPECT_EQ(validated(config), config);
   EXPECT_EQ(validated(validated(with("max_interval", "12"))),
