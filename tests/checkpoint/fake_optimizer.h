@@ -24,7 +24,7 @@ class FakeOptimizer : public Optimizer {
   // Every byte of state and weights.
   std::vector<std::byte> bytes() const;
 
-  OptimizerConfig settings;
+  OptimizerConfig settings{.variance_kappa = 16};  // completed, as a real one
   int restored_calls = 0;
   std::vector<std::map<std::string, std::vector<float>>> redistributed;
 
