@@ -51,6 +51,7 @@ for step in range(first, STEPS):
 with optimizer.synced(), torch.no_grad():
     rows = (torch.arange(64)[:, None] + torch.arange(32)) % 64
     loss = model(rows, labels=rows).loss.item()
+    model.reshard()  # without a backward pass FSDP leaves the outermost module whole
     weights = torch.cat([p.full_tensor().reshape(-1) for p in model.parameters()])
 ends = f"final loss {loss:.4f}, sum of weights {weights.double().sum().item():.12f}"
 print(f"rank {rank}: {ends}, from step {first}, {optimizer.describe()}", flush=True)

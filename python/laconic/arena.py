@@ -230,6 +230,7 @@ class Arena:
         for i, master in self._masters.items():
             local_of(self.parameters[i]).detach().copy_(master)
         self._increment([i for i in range(len(self.parameters)) if i not in self._masters])
+        self._movers.reshard()
         self.note()
 
     def collect(self, i: int) -> None:

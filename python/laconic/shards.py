@@ -40,6 +40,7 @@ class Movers:
 
     def __init__(self) -> None:
         self._of_fsdp: dict[int, Any] | None = None
+        self._modules: list[Any] = []  # FSDP's, that hold parameters which were moved or could not be
 
     def move(self, parameter: Any, home: Tensor) -> bool:
         """False: the parameter must keep its own memory, as FSDP pads it or cannot be asked."""
@@ -47,7 +48,9 @@ class Movers:
             parameter.data = home
             return True
         try:
-            kept = self._fsdp_parameters().get(id(parameter))
+            kept, module = self._fsdp_parameters().get(id(parameter), (None, None))
+            if module is not None and module not in self._modules:
+                self._modules.append(module)
             if kept is not None and (tuple(kept.padded_sharded_param_size) != tuple(home.shape) or kept.offload_to_cpu):
                 return False
             if kept is not None:
@@ -57,13 +60,19 @@ class Movers:
         parameter._local_tensor = home
         return True
 
+    def reshard(self) -> None:
+        """The weights changed: FSDP drops what it gathered of them, as after an evaluation, whose module stays whole."""
+        for module in self._modules:
+            module.reshard()
+
     def _fsdp_parameters(self) -> dict[int, Any]:
         if self._of_fsdp is None:
             from torch.distributed._composable_state import _module_state_mapping
 
-            states = [state() for state in list(_module_state_mapping.values())]
-            lists = [group.fsdp_params for state in states for group in getattr(state, "_fsdp_param_groups", ())]
-            self._of_fsdp = {id(one.sharded_param): one for ones in lists for one in ones}
+            self._of_fsdp = {}
+            for module, state in list(_module_state_mapping.items()):
+                for group in getattr(state(), "_fsdp_param_groups", ()):
+                    self._of_fsdp |= {id(one.sharded_param): (one, module) for one in group.fsdp_params}
         return self._of_fsdp
 
 

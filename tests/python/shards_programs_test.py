@@ -171,6 +171,24 @@ def test_activation_checkpointing_overlaps(rank, ranks):
     assert optimizer._overlap.active
 
 
+@over(4)
+def test_an_evaluation_with_synced_weights_changes_nothing(rank, ranks):
+    """FSDP leaves a module whole after a forward pass without backward; it must not train on with what it showed."""
+    ends = []
+    for evaluates in (True, False):
+        model, mesh = sharded(network)
+        optimizer = make("ZeroOneAdam", model, mesh)
+        for step in range(1, 16):
+            train(model, optimizer, 1, rank, step)
+            if evaluates:
+                with optimizer.synced(), torch.no_grad():
+                    shown = model(batch(100, 0)[0])
+                assert equal_everywhere(shown)
+        model.reshard()
+        ends.append(whole(model))
+    assert torch.equal(*ends) and optimizer.stats()["totals"]["silent"] > 0
+
+
 # State.
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from .. import ddp
+from ..ddp import ddp
 from ..errors import InvalidArgument
 from ..optimizer import Optimizer
 
@@ -27,7 +27,7 @@ def hand_over(model: torch.nn.Module, optimizer: Optimizer) -> None:
     """If the model is wrapped in DistributedDataParallel, `optimizer` exchanges its gradients from now on."""
     wrapped = model if isinstance(model, DistributedDataParallel) else _wrapper_of(model)
     if wrapped is not None:
-        ddp.ddp(wrapped, optimizer)
+        ddp(wrapped, optimizer)
 
 
 def _wrapper_of(model: torch.nn.Module) -> DistributedDataParallel | None:
