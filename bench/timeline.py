@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """One step of a Chrome trace (laconic train --trace FILE) as an SVG: backward, encode, wire and decode of every bucket.
 
-    timeline.py record TRACE STEP     keeps that step of the trace as bench/results/timeline.json
-    timeline.py                       writes docs/timeline.svg from that record
+    timeline.py record TRACE STEP COMMAND     keeps that step of the trace, which COMMAND wrote, as bench/results/timeline.json
+    timeline.py                               writes docs/timeline.svg from that record
 """
 import json
 import sys
@@ -30,7 +30,7 @@ def text(x, y, content, size=12, anchor="start", weight="normal", fill=INK):
 
 
 def picture(record):
-    spans = record["spans"]
+    spans = record["runs"][0]["rows"]
     rows = sorted({one["row"] for one in spans})
     length = max(one["end"] for one in spans)
     scale = (WIDTH - LEFT - 20) / length
@@ -69,14 +69,14 @@ def main():
     if sys.argv[1:2] == ["record"]:
         import record
 
-        trace, step = sys.argv[2:]
+        trace, step, command = sys.argv[2:]
         found = spans_of(json.loads(Path(trace).read_text()), int(step))
         buckets = len({one["bucket"] for one in found if one["bucket"] >= 0})
         waited = sum(one["end"] - one["begin"] for one in found if one["name"] == "step waits")
         RECORD.write_text(json.dumps({
             **record.facts(), "step": int(step), "title": f"One step in {buckets} buckets: exchanges run under backward",
-            "subtitle": f"Rank 0 of 2, emulated network; step() waits {waited:.1f} ms for the last buckets. Written from bench/results/timeline.json.",
-            "spans": found}, indent=1) + "\n")
+            "subtitle": f"Rank 0 of 2, emulated network; the first bucket's backward has the forward pass before it; step() waits {waited:.1f} ms. Written from bench/results/timeline.json.",
+            "runs": [{"command": command, "rows": found}]}, indent=1) + "\n")
     PICTURE.write_text(picture(json.loads(RECORD.read_text())))
     print(PICTURE.relative_to(ROOT))
 
