@@ -99,7 +99,7 @@ struct State {
   std::mutex mutex;
   std::mt19937 random{1};
   std::map<Stream, Queue> streams;
-  Queue* last = nullptr;  // whose operation was run last
+  Queue* last = nullptr;                         // whose operation was run last
   std::map<const char*, std::size_t> pinned;     // address, bytes
   std::multimap<const char*, std::size_t> read;  // pinned memory that copies have yet to read
   DeviceMemory memory;
