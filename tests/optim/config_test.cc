@@ -88,7 +88,8 @@ OptimizerConfig nothing_default() {
           .seed = 0xFFFFFFFF,
           .shadow_every = 100,
           .verify_every = std::numeric_limits<std::int64_t>::max(),
-          .threads = 8};
+          .threads = 8,
+          .device = "emulated"};
 }
 
 TEST(OptimizerConfig, AsTextReadsBackToTheSameBits) {
@@ -278,6 +279,7 @@ TEST(OptimizerConfig, ValuesOutOfRangeAreNamedWithWhatIsAllowed) {
       {"sgdm", "shadow_every", "-1", ">= 0"},
       {"sgdm", "verify_every", "-1", ">= 0"},
       {"sgdm", "threads", "0", ">= 1"},
+      {"sgdm", "device", "gpu", "cpu, emulated, cuda or cuda:k"},
       {"sgdm", "total_steps", "-10", ">= 0"},
   };
   for (const auto& [algorithm, field, value, allowed] : cases)
