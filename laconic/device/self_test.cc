@@ -10,7 +10,6 @@
 #include "laconic/core/error.h"
 #include "laconic/device/host.h"
 #include "laconic/device/memory.h"
-#include "laconic/wire/chunk.h"
 
 namespace laconic::inline device {
 namespace {

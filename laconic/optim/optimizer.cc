@@ -75,6 +75,7 @@ class FlatOptimizer final : public Optimizer {
       tensors_ = std::make_unique<Tensors>(model_, buckets_);
     if (chooses)
       paths_.measure(config_, possible_paths_, nodes_, flat_.world ? &flat_ : nullptr, *device_);
+    device_->mark(rules_.size());  // all marks are made before two threads use them
     if (courier_) courier_->serve(buckets(), [this](int b) { rule(b).deliver(); });
     queue_ = std::make_unique<StepQueue>(
         buckets(), [this](int b) { work(b); }, [this] { transport_.idle(); });

@@ -316,6 +316,7 @@ TEST(OptimizerConfig, ValuesOutOfRangeAreNamedWithWhatIsAllowed) {
       {"sgdm", "shadow_every", "-1", ">= 0"},
       {"sgdm", "verify_every", "-1", ">= 0"},
       {"sgdm", "threads", "0", ">= 1"},
+      {"sgdm", "device", "gpu", "cpu, emulated, cuda or cuda:k"},
       {"sgdm", "total_steps", "-10", ">= 0"},
   };
   for (const auto& [algorithm, field, value, allowed] : cases)

@@ -3,7 +3,6 @@
 
 #include "laconic/device/cuda/cuda_device.h"
 #include "laconic/device/cuda/launch-inl.h"
-#include "laconic/wire/chunk.h"
 
 namespace laconic::inline device {
 namespace {
