@@ -92,7 +92,7 @@ Rounds interval_rounds(std::int64_t steps, const VarianceSteps& variance,
 
 std::int64_t latest_doubling(std::int64_t steps, const VarianceSteps& variance, std::int64_t most,
                              const VarianceSteps& other, const Intervals& other_intervals) {
-  constexpr std::int64_t kExact = 32;
+  constexpr std::int64_t kExact = 31;  // coded ones have scales and headers
   const auto until_freeze = [&](const VarianceSteps& v) {
     return kExact * v.count() + std::min(steps, v.freeze()) - v.count();
   };

@@ -70,7 +70,7 @@ Rounds freeze_rounds(std::int64_t steps, std::int64_t freeze_step);
 Rounds interval_rounds(std::int64_t steps, const VarianceSteps& variance,
                        const Intervals& intervals);
 // The largest double_every with which these variance steps and the syncs after them send no more
-// than the other schedule, fp32 rounds counted as 32 coded ones; 1 if none does.
+// than the other schedule, an fp32 round counted as 31 coded ones; 1 if none does.
 std::int64_t latest_doubling(std::int64_t steps, const VarianceSteps& variance, std::int64_t most,
                              const VarianceSteps& other, const Intervals& other_intervals);
 

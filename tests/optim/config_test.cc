@@ -238,7 +238,7 @@ TEST(OptimizerConfig, TheShortScheduleFillsInWhatIsLeftOpenOnly) {
   set(config, "schedule", "short");
   EXPECT_EQ(validated(config).variance_kappa, 4);
   EXPECT_EQ(validated(config).variance_freeze_step, 1500);
-  EXPECT_NEAR(static_cast<double>(validated(config).double_every), 1465, 20);
+  EXPECT_NEAR(static_cast<double>(validated(config).double_every), 1408, 20);
   set(config, "variance_kappa", "16");
   set(config, "variance_freeze_step", "750");
   set(config, "double_every", "708");
