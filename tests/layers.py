@@ -34,7 +34,7 @@ THIRD_PARTY = {
     "fmt": r"fmt/", "xxhash": r"xxhash\.h", "highway": r"hwy/", "mpi": r"mpi\.h", "json": r"nlohmann/", "cli": r"CLI/",
     "toml": r"toml\+\+/", "torch": r"(torch|ATen|c10)/", "nanobind": r"nanobind/", "zlib": r"zlib\.h",
 }
-STANDARD = re.compile(r"[a-z_0-9]+|(sys|linux|netinet|arpa)/\w+\.h|(unistd|fcntl|signal|pthread|sched|poll|dlfcn)\.h")
+STANDARD = re.compile(r"[a-z_0-9]+|(sys|linux|netinet|arpa)/\w+\.h|(unistd|fcntl|signal|pthread|sched|poll|dlfcn|ucontext)\.h")
 MPI_FILE = re.compile(r"mpi(_\w+)?\.\w+|laconic/transport/mpi(_\w+)?\.h")
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
