@@ -14,6 +14,8 @@ import rules
 # Besides those of app: the namespace of a folder of the library is laconic::FOLDER. Those of the public API are inline,
 # so that users write laconic::Mean.
 OUTSIDE = {"python": "laconic::python"}
+# A folder inside one, with names that mean something else there: a kernel's Source is not a rule's.
+INSIDE = {"laconic/device/cuda": "laconic::cuda"}
 # Namespaces of others, in which types may be specialised or declared.
 OTHERS = {"std", "fmt", "nlohmann", "CLI", "nanobind", "nanobind::detail"}
 
@@ -59,7 +61,7 @@ def namespace_of(path):
     if path.startswith("app/"):
         return "::".join(["laconic", *folder.split("/")])
     if path.startswith("laconic/"):
-        return "::".join(folder.split("/")[:2])
+        return INSIDE.get(folder) or "::".join(folder.split("/")[:2])
     return OUTSIDE.get(folder)
 
 

@@ -366,6 +366,15 @@ void add_decode_cases(Cases& cases) {
   add_pending(cases, "one floor", {.elements = 4300, .floor_block = 0}, false);
   add_sign_update(cases, "counted", {.codec = "signs"});
   add_sign_update(cases, "counts", {.codec = "counts", .elements = 300, .planes = 2});
+  const Options sparse{.codec = "top-k", .elements = 300, .top_k = 90, .piece = 64};
+  add_sgdm(cases, "few elements", sparse);
+  add_adamw(cases, "few elements", sparse, false);
+  add_moments(cases, "few elements", sparse);
+  add_momentum(cases, "few elements", sparse);
+  add_pending(cases, "few elements", sparse, false);
+  add_sign_update(cases, "few elements", sparse);
+  add_outer(cases, "few elements", sparse, kernels::OuterRule::kAverage, kernels::Follow::kEqual,
+            kInf);
   for (const auto rule : {kernels::OuterRule::kAverage, kernels::OuterRule::kNesterov,
                           kernels::OuterRule::kMomentum, kernels::OuterRule::kSign})
     for (const auto follow :

@@ -26,7 +26,7 @@
 #define __shared__ static thread_local
 #define __launch_bounds__(threads)
 
-namespace laconic::fibers {
+namespace laconic::cuda::fibers {
 
 struct Dimensions {
   unsigned x = 1, y = 1, z = 1;
@@ -187,7 +187,7 @@ bool launch(unsigned columns, unsigned rows, unsigned threads, const void* argum
   return true;
 }
 
-}  // namespace laconic::fibers
+}  // namespace laconic::cuda::fibers
 
 // CUDA's names.
 namespace laconic::cuda {
@@ -198,7 +198,7 @@ struct ThreadIndex {
   } x;
 };
 inline constexpr ThreadIndex threadIdx{};
-#define blockIdx (laconic::fibers::block().index)
+#define blockIdx (laconic::cuda::fibers::block().index)
 
 inline void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   fibers::Block& here = fibers::block();
