@@ -14,8 +14,8 @@ import rules
 # Besides those of app: the namespace of a folder of the library is laconic::FOLDER. Those of the public API are inline,
 # so that users write laconic::Mean.
 OUTSIDE = {"python": "laconic::python"}
-# A folder inside one, with names that mean something else there: a kernel's Source is not a rule's.
-INSIDE = {"laconic/device/cuda": "laconic::cuda"}
+# Files inside a folder whose names mean something else: a kernel's Source is not a rule's. What launches kernels is a Device.
+INSIDE = ((re.compile(r"laconic/device/cuda/(?!cuda_|launch-inl|open)"), "laconic::cuda"),)
 # Namespaces of others, in which types may be specialised or declared.
 OTHERS = {"std", "fmt", "nlohmann", "CLI", "nanobind", "nanobind::detail"}
 
@@ -61,7 +61,8 @@ def namespace_of(path):
     if path.startswith("app/"):
         return "::".join(["laconic", *folder.split("/")])
     if path.startswith("laconic/"):
-        return INSIDE.get(folder) or "::".join(folder.split("/")[:2])
+        own = next((name for files, name in INSIDE if files.match(path)), None)
+        return own or "::".join(folder.split("/")[:2])
     return OUTSIDE.get(folder)
 
 

@@ -17,14 +17,15 @@ class FakeOptimizer : public Optimizer {
  public:
   static constexpr std::size_t kElements = 1000;
 
-  explicit FakeOptimizer(Transport& transport, OptimizerConfig config = {});
+  explicit FakeOptimizer(Transport& transport,
+                         OptimizerConfig config = {.variance_kappa = 16});  // as completed
 
   // Fills everything by `sample`. Inside a local interval weights differ over ranks.
   void fill(std::int64_t step, bool inside_interval);
   // Every byte of state and weights.
   std::vector<std::byte> bytes() const;
 
-  OptimizerConfig settings{.variance_kappa = 16};  // completed, as a real one
+  OptimizerConfig settings;
   int restored_calls = 0;
   std::vector<std::map<std::string, std::vector<float>>> redistributed;
 

@@ -66,8 +66,10 @@ bool is_noticed(Cases& cases, const cuda::Barrier& barrier) {
   const pid_t child = fork();
   if (child == 0) {
     cuda::leave_out(barrier);
-    const auto notices = [](Case& c) { return run(c, 1) != "" || run(c, 2) != ""; };
-    _exit(std::ranges::any_of(cases, notices) ? 1 : 0);
+    for (unsigned seed = 1; seed < 16; ++seed)  // the order of threads
+      for (Case& c : cases)
+        if (run(c, seed) != "") _exit(1);
+    _exit(0);
   }
   int status = 0;
   waitpid(child, &status, 0);
