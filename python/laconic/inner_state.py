@@ -8,7 +8,7 @@ how many have it.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 _LARGEST = 2**53  # whole numbers that a double holds exactly
-_EMPTY = {"NoneType": lambda: None, "dict": dict, "list": list, "tuple": list}  # without elements
-_SCALARS = {"float": float, "int": round, "bool": lambda value: value >= 0.5}
+_EMPTY: dict[str, Callable[[], Any]] = {"NoneType": lambda: None, "dict": dict, "list": list, "tuple": list}  # without elements
+_SCALARS: dict[str, Callable[[float], Any]] = {"float": float, "int": round, "bool": lambda value: value >= 0.5}
 
 Leaf = tuple[str, str, list[int]]  # where it lies, its type, its shape
 

@@ -175,8 +175,8 @@ def test_nothing_is_sent_between_exchanges_and_an_exchange_costs_the_mean(rank, 
                     assert (new["post"] > 0) == (t % 4 == 0) and not new["gather"], (delay, codec, t, new)
                     if t >= 4 and t % 4 == delay:
                         assert 0 <= sent - mean <= 0.01 * mean, (delay, codec, t, sent, mean)  # headers, a byte for what rests
-                    else:
-                        assert sent == 0, (delay, codec, t)
+                    else:  # that byte is of the step that begins the exchange
+                        assert sent <= (ranks if t % 4 == 0 else 0), (delay, codec, t, sent)
                 assert optimizer.stats()["totals"]["rounds"] == 3
 
 
@@ -219,14 +219,14 @@ def test_a_delayed_result_does_not_depend_on_the_network(rank, ranks):
     near, far = network(), network()
     options = dict(every=4, outer="nesterov", codec="int4", delay=2, bucket_mb=SMALL)
     one = laconic.LocalSteps(torch.optim.AdamW(near.parameters(), lr=1e-2), **options)
-    with emulated(0.02):
+    with emulated(0.2):
         two = laconic.LocalSteps(torch.optim.AdamW(far.parameters(), lr=1e-2), **options)
     for step in range(1, 16):
         train(near, one, 1, rank, step)
         train(far, two, 1, rank, step)
         assert torch.equal(flat(near), flat(far)), step
-        assert (two.stats()["waited_seconds"] > 0.005) == (step > 4 and step % 4 == 2), (step, two.stats()["waited_seconds"])
-    assert two.stats()["totals"]["waited_seconds"] > 0.02
+        assert (two.stats()["waited_seconds"] > 0) == (step > 4 and step % 4 == 2), (step, two.stats()["waited_seconds"])
+    assert two.stats()["totals"]["waited_seconds"] > 0.05
 
 
 @over(2)
