@@ -93,8 +93,8 @@ laconic::plan::Cluster cluster_of(const PlanOptions& options) {
     return {};
   };
   cluster.inter = link("--inter RATE[,LATENCY]", options.inter, options.nodes > 1);
-  cluster.intra = link("--intra RATE[,LATENCY]", options.intra,
-                       options.per_node > 1 && options.shards == 0);
+  cluster.intra =
+      link("--intra RATE[,LATENCY]", options.intra, options.per_node > 1 && options.shards == 0);
   return cluster;
 }
 

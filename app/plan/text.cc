@@ -140,7 +140,9 @@ void print(const Plan& plan) {
              "beats bf16 below", "steps (dense/coded/local)");
   for (const Arm& arm : plan.best) {
     const laconic::plan::Forecast& mean = arm.cost.mean;
-    const double rate = (plan.batch > 0 ? plan.batch * cluster.ranks() * std::max(1, plan.shards) : 1) / arm.seconds();
+    const double rate =
+        (plan.batch > 0 ? plan.batch * cluster.ranks() * std::max(1, plan.shards) : 1) /
+        arm.seconds();
     fmt::print(
         "{:<28} {:<10} {:>9.2f} {:>8.4g} {:>7.2f} {:>7.2f} {:>9.2f} {:>9.2f} {:>11.3f} {:>11.3f} "
         "{:>8.2f} {:>20}  {:.0f}/{:.0f}/{:.0f} %\n",

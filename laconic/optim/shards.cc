@@ -20,7 +20,8 @@ Shards::Shards(const Model& model) : model_(model), transport_(model.shards) {
   if (!any()) return;
   std::vector<std::string> mine = {fmt::format("{} groups", model.groups.size()),
                                    fmt::format("{} ranges", model.ranges.size())};
-  agree(*transport_, mine, "give the same parameters to the optimizer on every rank of the shards' mesh");
+  agree(*transport_, mine,
+        "give the same parameters to the optimizer on every rank of the shards' mesh");
   std::vector<int> holders;
   for (const NamedRange& range : model.ranges) holders.push_back(group_of(model, range).holder);
   transport_->gather(std::span<const int>(holders), holders_);
@@ -69,11 +70,12 @@ void Shards::compare(std::int64_t step, std::span<const std::uint64_t> hashes) {
     const std::size_t range = at % hashes.size();
     const auto holder = static_cast<std::size_t>(holders_[at]);
     if (hashes_[at] != hashes_[holder * hashes.size() + range])
-      fail(Code::kMismatch,
-           "shards differ after step {}: ranks {} and {} of the shards' mesh hold {}, and it is not "
-           "equal; resume from the last checkpoint, and see that its gradient is the same on all "
-           "ranks that hold it",
-           step, holder, at / hashes.size(), model_.ranges[range].name);
+      fail(
+          Code::kMismatch,
+          "shards differ after step {}: ranks {} and {} of the shards' mesh hold {}, and it is not "
+          "equal; resume from the last checkpoint, and see that its gradient is the same on all "
+          "ranks that hold it",
+          step, holder, at / hashes.size(), model_.ranges[range].name);
   }
 }
 

@@ -85,8 +85,8 @@ double Tensors::trust_of(const Tensor& tensor) const {
   return std::clamp(x / u, config.min_trust, config.max_trust);
 }
 
-void Tensors::move(const Step& step, std::span<const std::unique_ptr<Rule>> rules,
-                   const Rest* rest, Shards& shards) {
+void Tensors::move(const Step& step, std::span<const std::unique_ptr<Rule>> rules, const Rest* rest,
+                   Shards& shards) {
   for (const Tensor& tensor : tensors_)
     for (std::size_t p = tensor.first_part; p < tensor.first_part + tensor.parts; ++p)
       parts_[p] = rules[bucket_of_[p]]->part_of(step, rest ? rest->rested(tensor.range) : 0,

@@ -39,7 +39,7 @@ class Tensors {
   std::vector<TensorPart> parts_;
   std::vector<std::size_t> bucket_of_;  // of each part
   std::vector<TensorPiece> pieces_;
-  std::vector<double> x_, u_;   // squared norms of each piece
+  std::vector<double> x_, u_;    // squared norms of each piece
   std::vector<double> squares_;  // of each tensor, of each range over shards: of x, then of u
 };
 

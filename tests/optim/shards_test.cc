@@ -39,14 +39,13 @@ struct Shard {
       : weights(part_of(whole, index)), gradient(weights.size()) {
     const std::size_t first = index == 0 ? (kFirst + 1) / 2 : kFirst / 2;
     const std::size_t second = index == 0 ? (kSecond + 1) / 2 : kSecond / 2;
-    model = {.weights = weights,
-             .gradient = gradient,
-             .groups = {{.name = "cut", .elements = first + second, .holder = index},
-                        {.name = "held by both", .elements = kBoth, .holder = 0}},
-             .ranges = {{"first", 0, first},
-                        {"second", first, second},
-                        {"both", first + second, kBoth}},
-             .shards = &shards};
+    model = {
+        .weights = weights,
+        .gradient = gradient,
+        .groups = {{.name = "cut", .elements = first + second, .holder = index},
+                   {.name = "held by both", .elements = kBoth, .holder = 0}},
+        .ranges = {{"first", 0, first}, {"second", first, second}, {"both", first + second, kBoth}},
+        .shards = &shards};
   }
   std::vector<float> weights, gradient;
   Model model;
@@ -59,13 +58,13 @@ void expect_like_the_whole(const OptimizerConfig& config) {
     const auto nodes = world.split(shard), shards = world.split(2 + node);
     std::vector<float> whole = numbers(kFirst + kSecond + kBoth, 1), gradient(whole.size());
     Shard part(whole, shard, *shards);
-    const Model model{.weights = whole,
-                      .gradient = gradient,
-                      .groups = {{.name = "cut", .elements = kFirst + kSecond},
-                                 {.name = "held by both", .elements = kBoth}},
-                      .ranges = {{"first", 0, kFirst},
-                                 {"second", kFirst, kSecond},
-                                 {"both", kFirst + kSecond, kBoth}}};
+    const Model model{
+        .weights = whole,
+        .gradient = gradient,
+        .groups = {{.name = "cut", .elements = kFirst + kSecond},
+                   {.name = "held by both", .elements = kBoth}},
+        .ranges = {
+            {"first", 0, kFirst}, {"second", kFirst, kSecond}, {"both", kFirst + kSecond, kBoth}}};
     const auto ours = make_optimizer(config, part.model, *nodes);
     const auto theirs = make_optimizer(config, model, *nodes);
     for (unsigned step = 1; step <= 6; ++step) {
