@@ -55,8 +55,19 @@ class Meter:
         self._seconds, self._steps, self._began = 0.0, 0, 0.0
         self._hooks = [optimizer.register_step_pre_hook(self._begin), optimizer.register_step_post_hook(self._end)]
 
-    def _begin(self, *_: Any) -> None:
+    def _begin(self, _: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        """A closure, in which Lightning runs forward and backward, does not count."""
         self._began = time.perf_counter()
+
+        def timed(closure: Any) -> Any:
+            result = closure()
+            self._began = time.perf_counter()
+            return result
+
+        def around(value: Any) -> Any:
+            return (lambda: timed(value)) if callable(value) and not isinstance(value, Optimizer) else value
+
+        return tuple(map(around, args)), {name: around(value) for name, value in kwargs.items()}
 
     def _end(self, *_: Any) -> None:
         self._seconds += time.perf_counter() - self._began
