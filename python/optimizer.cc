@@ -225,7 +225,7 @@ void bind_optimizer(nb::module_& module) {
                     const std::vector<RangeTuple>&, bool, Transport&, Transport*>(),
            nb::arg("options"), nb::arg("weights").noconvert(), nb::arg("gradient").noconvert(),
            nb::arg("groups"), nb::arg("ranges"), nb::arg("deferred"), nb::arg("transport"),
-           nb::arg("shards").none(), nb::keep_alive<1, 8>(), nb::keep_alive<1, 9>())
+           nb::arg("shards") = nb::none(), nb::keep_alive<1, 8>(), nb::keep_alive<1, 9>())
       .def("begin", &begin, "groups"_a)
       .def("change_rates", &change_rates, "groups"_a)
       .def("absent", &absent, "ranges"_a)
