@@ -269,7 +269,7 @@ void bind_optimizer(nb::module_& module) {
                     const std::vector<RangeTuple>&, bool, bool, Transport&, Transport*>(),
            nb::arg("options"), nb::arg("weights").noconvert(), nb::arg("gradient").noconvert(),
            nb::arg("groups"), nb::arg("ranges"), nb::arg("deferred"), nb::arg("watched"),
-           nb::arg("transport"), nb::arg("shards").none(), nb::keep_alive<1, 9>(),
+           nb::arg("transport"), nb::arg("shards") = nb::none(), nb::keep_alive<1, 9>(),
            nb::keep_alive<1, 10>())
       .def(nb::init<const Options&, std::uintptr_t, std::uintptr_t, std::size_t,
                     const std::vector<GroupTuple>&, const std::vector<RangeTuple>&, bool, bool,

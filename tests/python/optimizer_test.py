@@ -205,8 +205,8 @@ def test_frozen_parameters_stay():
     assert optimizer.stats()["parameters"] == sum(p.numel() for p in model[2:].parameters())
 
 
-class FakeDTensor(nn.Parameter):
-    placements = ("Shard(0)",)
+class FakeFlatParameter(nn.Parameter):  # as the first version of FSDP has them
+    _is_sharded = True
 
 
 def test_what_cannot_be_trained_is_refused():
@@ -216,7 +216,7 @@ def test_what_cannot_be_trained_is_refused():
 
     refused("float64", nn.Parameter(torch.zeros(3, dtype=torch.float64)))
     refused("meta", nn.Parameter(torch.zeros(3, device="meta")))
-    refused("is sharded", FakeDTensor(torch.zeros(3)))
+    refused("first version", FakeFlatParameter(torch.zeros(3)))
     refused("nothing to train", nn.Parameter(torch.zeros(3), requires_grad=False))
     refused("lr|learning rate", nn.Parameter(torch.zeros(3)), lr=-1.0)
     refused("torch.distributed is not initialised", nn.Parameter(torch.zeros(3)), process_group="group")
