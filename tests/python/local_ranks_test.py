@@ -123,7 +123,7 @@ def test_the_method_in_cpp_makes_the_same_weights(rank, ranks):
         flat_weights, gradient = weight.detach().clone(), torch.zeros(elements)
         wire, group = transport.connect()
         config = {"algorithm": "local-steps", "inner": name, **options, **common}
-        inside = _core.Optimizer(config, flat_weights, gradient, [("all", elements, True)], [("w", 0, elements)], False, False, wire)
+        inside = _core.Optimizer(config, flat_weights, gradient, [("all", elements, True, 0)], [("w", 0, elements)], False, False, wire)
         around = laconic.LocalSteps(make([weight]), every=4, outer="nesterov", codec="int4", fragments=2, delay=1)
         for t in range(1, 15):
             gradient.copy_(torch.from_numpy(gradients(t, ranks, elements)[rank]))

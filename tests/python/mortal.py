@@ -113,7 +113,7 @@ def silent(how):
     weights = torch.zeros(1000)
     options = {"algorithm": "local-steps", "every": "1000000", "bucket_elements": "1000"}
     gradient = torch.ones(1000)
-    core = _core.Optimizer(options, weights.numpy(), gradient.numpy(), [("all", 1000, True)], [("all", 0, 1000)], False, transport)
+    core = _core.Optimizer(options, weights.numpy(), gradient.numpy(), [("all", 1000, True, 0)], [("all", 0, 1000)], False, True, transport)
     begin = time.monotonic()
     try:
         for step in range(200 if how == "killed" else 100):
