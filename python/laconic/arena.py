@@ -103,7 +103,7 @@ class Arena:
         for parameter in parameters:
             self.begins.append(self.begins[-1] + local_of(parameter).numel())
         self.elements = self.begins[-1]
-        self._shapes = [tuple(local_of(p).shape) for p in parameters]
+        self.shapes = [tuple(local_of(p).shape) for p in parameters]
         self._strides = [dense_strides(local_of(p)) for p in parameters]
         self.device = device_of(parameters, names)
         self._weights, self._gradient = self._memory(), self._memory()
@@ -128,7 +128,7 @@ class Arena:
         return part if isinstance(part, Tensor) else torch.from_dlpack(part)
 
     def _part(self, memory: _core.Memory | _OnGpu, i: int) -> Tensor:
-        return self._view(memory, self.begins[i], self._shapes[i], self._strides[i])
+        return self._view(memory, self.begins[i], self.shapes[i], self._strides[i])
 
     @property
     def weights(self) -> Tensor:

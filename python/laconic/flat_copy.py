@@ -62,6 +62,10 @@ class FlatCopy:
     def range(self, i: int) -> tuple[int, int]:
         return self.begins[i], self.begins[i + 1]
 
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return [tuple(part.shape) for part in self._parts]
+
     def layouts(self) -> dict[int, tuple[int, ...]]:
         """Strides of the parameters whose elements do not lie in the order of their indices."""
         return {i: self._strides[i] for i, part in enumerate(self._parts) if not part.is_contiguous()}

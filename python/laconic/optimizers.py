@@ -139,6 +139,7 @@ def _doc(method: dict[str, Any], names: list[str], example: str = _EXAMPLE) -> s
 
 def _class_of(method: dict[str, Any]) -> type[Optimizer]:
     signature = _signature(method)
+    by_default = {option["name"] for option in method["options"] if "default" in option["words"]}
 
     def __init__(self, *args: Any, **given: Any) -> None:
         for alias, name in method["aliases"].items():
@@ -150,6 +151,7 @@ def _class_of(method: dict[str, Any]) -> type[Optimizer]:
         params, lr = values["params"], values["lr"]
         shared = {name: values[name] for name in _SHARED}
         own = {name: value for name, value in values.items() if name not in ("self", "params", "lr", *_SHARED)}
+        own = {name: value for name, value in own.items() if value is not None or name not in by_default}
         defaults = {"lr": lr} | {name: own[name] for name in _POSITIONAL if name in own}
         Optimizer.__init__(self, params, defaults, {"algorithm": method["name"], **_options(own)}, **shared)
 

@@ -97,7 +97,7 @@ def recut(optimizer: Optimizer, parts: list[Part], weights: str, apart: tuple[st
             tensors |= {f"bucket{b}/{name}": part.clone() for b, part in enumerate(mine.split(lengths))}
     tensors |= _others(optimizer, parts[0], flats[0], own)
     named = [name for name in tensors if "/" in name and spreads.get(name.split("/", 1)[1]) in apart]
-    fresh = {"consolidated": True, "whole": named, "shapes": [tuple(part.shape) for part in optimizer._arena.gradients]}
+    fresh = {"consolidated": True, "whole": named, "shapes": optimizer._arena.shapes}
     return tensors, {key: first[key] for key in first if key not in _SHAPED} | fresh | header(optimizer)
 
 
@@ -111,7 +111,7 @@ def _geometry(optimizer: Optimizer, saved: dict[str, Any]) -> list[tuple[int, tu
     shapes = saved.get("whole_shapes", saved["shapes"])
     boxes = saved.get("boxes", [None] * len(shapes))
     numbers = saved.get("numbers", range(len(shapes)))
-    found = []
+    found: list[tuple[int, tuple, tuple[slice, ...] | None]] = []
     for number, shape, box, piece in zip(numbers, shapes, boxes, saved.get("pieces", ["whole"] * len(shapes))):
         if box is None and piece != "whole":
             raise InvalidArgument(f"a parameter is cut as {piece}, which is no box: {_KEPT}")

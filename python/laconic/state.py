@@ -49,7 +49,7 @@ def _header(optimizer: Optimizer) -> dict[str, Any]:
         "config": optimizer._core.config(),
         "rank": optimizer._transport.rank,
         "ranks": optimizer._transport.size,
-        "shapes": [tuple(part.shape) for part in optimizer._arena.gradients],
+        "shapes": optimizer._arena.shapes,
         "strides": optimizer._arena.layouts(),
         **resharding.header(optimizer),
     }

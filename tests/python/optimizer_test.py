@@ -222,7 +222,7 @@ def test_what_cannot_be_trained_is_refused():
     refused("torch.distributed is not initialised", nn.Parameter(torch.zeros(3)), process_group="group")
     with pytest.raises(laconic.InvalidArgument, match="kernels for the CPU and for CUDA"):
         arena.check_parameter(SimpleNamespace(device=torch.device("mps")), "parameter 0")
-    with pytest.raises(laconic.InvalidArgument, match="a is on cpu and b on cuda:1: .* a process per GPU"):
+    with pytest.raises(laconic.InvalidArgument, match="a is on cpu and b on cuda:1: .*a process per GPU"):
         arena.device_of([SimpleNamespace(device=torch.device(name)) for name in ("cpu", "cuda:1")], ["a", "b"])
     embedding = nn.Embedding(10, 3, sparse=True)
     optimizer = laconic.AdamW(embedding.parameters())

@@ -96,7 +96,7 @@ def test_every_option_is_documented_and_reaches_the_core(python):
     others = {"number": lambda text: float(text) + 0.03125, "boolean": lambda text: text != "true"}
     others |= {"integer": lambda text: 64 + (int(text) if text.isdigit() else 0)}
     for option in method["options"]:
-        if option["name"] not in names or option["name"] in ("ranks_per_node", "strict", "threads"):
+        if option["name"] not in names or option["name"] in ("device", "ranks_per_node", "strict", "threads"):
             continue
         last = next((word for word in reversed(option["words"]) if word != "sign"), "")  # it is refused, with the reason
         value = last if option["type"] == "choice" else others[option["type"]](option["default"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .. import state
+from .. import checkpoint
 from ..errors import InvalidArgument
 from ..optimizer import Optimizer
 from .training import Meter, hand_over, inner, refuse_clipping
@@ -24,7 +24,7 @@ class _Checkpoint:
 
     def saves(self, models: list, weights: list, folder: str) -> None:
         self._saving = True
-        state.save(Path(folder) / _FOLDER, self._optimizer)
+        checkpoint.save(Path(folder) / _FOLDER, self._optimizer)
 
     def loads(self, models: list, folder: str) -> None:
         self._folder = Path(folder) / _FOLDER
@@ -42,7 +42,7 @@ class _Checkpoint:
         return {"laconic": _FOLDER}
 
     def load_state_dict(self, _: dict[str, Any]) -> None:
-        state.resume(self._folder, self._optimizer)
+        checkpoint.resume(self._folder, self._optimizer)
 
 
 def prepare(accelerator: Any, *parts: Any) -> Any:
