@@ -271,12 +271,12 @@ def test_arrays_are_never_converted():
     for bad in (good.bfloat16(), good.double(), torch.zeros(16)[::2], torch.zeros(2, 4), torch.zeros(8, dtype=torch.int32)):
         for arguments in ((bad, good), (good, bad)):
             with pytest.raises(TypeError):
-                _core.Optimizer({"algorithm": "adamw"}, *arguments, [], [], False, alone)
+                _core.Optimizer({"algorithm": "adamw"}, *arguments, [], [], False, True, alone)
         with pytest.raises(TypeError):
             _core.hash64(bad)
         with pytest.raises(TypeError):
             _core.Mean("sign", 8, alone).reduce(bad)
-        optimizer = _core.Optimizer({"algorithm": "adamw"}, good, torch.zeros(8), [], [], False, alone)
+        optimizer = _core.Optimizer({"algorithm": "adamw"}, good, torch.zeros(8), [], [], False, True, alone)
         with pytest.raises(TypeError):
             optimizer.synced_weights(bad)
         with pytest.raises(TypeError):
