@@ -118,7 +118,7 @@ def test_every_option_of_local_steps_reaches_the_core(python):
     for name, value in given.items():
         assert config[name] == str(value).lower() or isinstance(value, float) and float(config[name]) == value, name
     assert (config["outer_beta1"], config["outer_beta2"], config["inner"]) == ("0.5", "0.75", "none")
-    others = {"inner", "outer_betas", "process_group", "ranks_per_node", "bucket_mb", "threads", "timeout"}
+    others = {"inner", "outer_betas", "device", "process_group", "ranks_per_node", "bucket_mb", "threads", "timeout"}
     assert set(names) == {*given, *others}
     defaults = {option["name"]: option["default"] for option in method["options"]}
     for name in set(given) - {"total_steps"}:  # what the signature shows is what the registry has

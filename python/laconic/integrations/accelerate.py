@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .. import checkpoint
+from .. import checkpoint, state
 from ..errors import InvalidArgument
 from ..optimizer import Optimizer
 from .training import Meter, hand_over, inner, refuse_clipping
