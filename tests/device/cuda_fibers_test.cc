@@ -66,8 +66,9 @@ bool is_noticed(Cases& cases, const cuda::Barrier& barrier) {
   const pid_t child = fork();
   if (child == 0) {
     cuda::leave_out(barrier);
-    const auto notices = [](Case& c) { return run(c, 1) != "" || run(c, 2) != ""; };
-    _exit(std::ranges::any_of(cases, notices) ? 1 : 0);
+    for (unsigned seed = 1; seed <= 4; ++seed)
+      if (std::ranges::any_of(cases, [&](Case& c) { return run(c, seed) != ""; })) _exit(1);
+    _exit(0);
   }
   int status = 0;
   waitpid(child, &status, 0);
