@@ -119,7 +119,8 @@ void add_measure(Cases& cases, kernels::Norm norm) {
   Case& c = cases.emplace_back("measure", norm == kernels::Norm::kL1 ? "L1" : "L2");
   const std::size_t elements = 9000;
   auto values = c.floats(elements, norm == kernels::Norm::kL1 ? "denormal" : "normal");
-  values[4097] = 2e16F;
+  values[4300] = 2e16F;
+  values[8500] = kNaN;
   const auto a = c.add("values", values);
   const auto sums = c.add("sums", std::vector<float>(3, 7));
   const auto finite = c.add("finite", std::vector<std::uint8_t>(3, 7));

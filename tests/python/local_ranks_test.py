@@ -303,7 +303,8 @@ def test_a_resume_is_exact_at_every_step_with_an_exchange_under_way(rank, ranks)
 
 
 @over(3)
-def test_another_number_of_ranks_goes_on_from_the_common_weights(rank, ranks):
+def test_another_number_of_ranks_goes_on(rank, ranks):
+    """From the mean of the saved weights; one state for all ranks has the common ones only."""
     two = dist.new_group([0, 1])
     with shared_folder() as folder:
         common, moments = [None], [None]
@@ -342,27 +343,28 @@ def test_another_number_of_ranks_goes_on_from_the_common_weights(rank, ranks):
             optimizer.synchronize()
             assert same_on_all_ranks(flat(model)), how
             ends.append(flat(model).clone())
-        assert torch.allclose(ends[0], ends[1], atol=1e-5) and torch.allclose(ends[0], ends[2], atol=1e-5)
+        assert torch.allclose(ends[1], ends[2], atol=1e-5)
 
 
 @over(3)
-def test_other_ranks_begin_at_the_weights_of_the_last_exchange(rank, ranks):
-    """Without a delay these are the ones that synced() shows."""
+def test_other_ranks_begin_at_the_mean_of_the_saved_weights(rank, ranks):
     two = dist.new_group([0, 1])
     with shared_folder() as folder:
-        common = [None]
+        mean = [None]
         if rank < 2:
             model = network()
             optimizer = delayed(model, process_group=two, delay=0)
             train(model, optimizer, 7, rank)
-            with optimizer.synced():
-                common = [flat(model).clone()]
+            own = flat(model).clone()
+            dist.all_reduce(own, group=two)
+            mean = [own / 2]
             laconic.save(f"{folder}/two", optimizer)
-        dist.broadcast_object_list(common)
+        dist.broadcast_object_list(mean)
         model = network(seed=9)
         optimizer = delayed(model, delay=0)
         laconic.resume(f"{folder}/two", optimizer)
-        assert torch.equal(flat(model), common[0])
+        assert torch.allclose(flat(model), mean[0], atol=1e-6)
+        assert same_on_all_ranks(flat(model))
 
 
 @over(2)
