@@ -104,8 +104,8 @@ def recut(optimizer: Optimizer, parts: list[Part], weights: str, apart: tuple[st
 _SHAPED = ("shards", "pieces", "boxes", "whole_shapes", "numbers", "strides", "places")
 
 
-def _geometry(optimizer: Optimizer, saved: dict[str, Any]) -> list[tuple[int, tuple, tuple[slice, ...] | None]]:
-    """Of each parameter in its order: number, whole shape, box (None: it is whole)."""
+def _geometry(optimizer: Optimizer, saved: dict[str, Any]) -> list[tuple[int, tuple, tuple[slice, ...]]]:
+    """Of each parameter in its order: number, whole shape, box."""
     if saved.get("strides") or optimizer._arena.layouts():
         raise InvalidArgument(f"parameters with strides of their own cannot be sharded anew: {_KEPT}")
     shapes = saved.get("whole_shapes", saved["shapes"])

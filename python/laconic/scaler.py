@@ -26,7 +26,8 @@ def skips(optimizer: Optimizer) -> bool:
         )
     optimizer._overlap.disturbed()  # the next gradients are scaled too
     bad = torch.tensor([float(found)])
-    for group in (optimizer._group, None if optimizer._shards is None else optimizer._shards.group):
+    of_shards = None if optimizer._shards is None else optimizer._shards.group
+    for group in (optimizer._group, of_shards):
         if group is not None:
             bad = group.gather(bad).max().reshape(1)
     if bool(bad > 0):

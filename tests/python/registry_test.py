@@ -34,7 +34,7 @@ def mypy(tmp_path_factory):
     """Runs mypy, with what it has read of the packages before; returns what it printed."""
     pytest.importorskip("mypy")
     folder = tmp_path_factory.mktemp("mypy")
-    skipped = "".join(f"[mypy-{name}.*]\nfollow_imports = skip\n" for name in ("torch", "transformers"))
+    skipped = "".join(f"[mypy-{name}.*]\nfollow_imports = skip\n" for name in ("lightning", "torch", "transformers"))
     (folder / "mypy.ini").write_text(f"[mypy]\nfollow_imports = silent\n{skipped}")
 
     def run(*arguments):
