@@ -147,6 +147,7 @@ void add_sign_cases(Cases& cases) {
       {.values = "zeros", .source = "values", .elements = 500, .feedback = "zeros"});
   add(cases, "an empty row",
       {.source = "displacement", .elements = 128, .rows = 3, .capacity = 64});
+  add(cases, "many blocks of a tile", {.scale_block = 64, .sampled = true});
   add(cases, "rows that share a number",
       {.elements = 3000, .scale_block = 128, .rows = 3, .sampled = true});
   add(cases, "a slice",
@@ -250,6 +251,9 @@ void add_integer_cases(Cases& cases) {
          .residual = {{10, kInf}, {200, 3e38F}}});
     add(cases, "denormals", {.codec = codec, .values = "tiny", .elements = 130, .quant_block = 64});
   }
+  for (const std::size_t elements : {1500, 4096})
+    add(cases, "many blocks, sampled, of " + std::to_string(elements),
+        {.codec = "int4", .elements = elements, .quant_block = 64, .sampled = true});
   add(cases, "a tile, sampled",
       {.codec = "int8", .source = "values checked", .sampled = true, .bad = {{1000, kNaN}}});
   add(cases, "a long block",

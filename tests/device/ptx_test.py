@@ -130,7 +130,8 @@ def check_barriers(kernels, cases, architecture):
     print(f"{architecture}: each of {all_of} barriers in the PTX, taken out, is noticed")
 
 
-WRONG = ["--fmad=true", "--ftz=true", "--prec-div=false", "--prec-sqrt=false", "--use_fast_math"]
+WRONG = ["--fmad=true", "--ftz=true", "--prec-div=false", "--prec-sqrt=false"]
+TRIED = ["encode_sign.cu", "passes.cu"]  # both divide and take roots
 
 
 def check_flags(kernels, _, architecture):
@@ -138,9 +139,10 @@ def check_flags(kernels, _, architecture):
         found = INEXACT.search(kernels.compile(name, architecture)[0])
         assert not found, f"{name}: {found[0]}"
     for flag in WRONG:
-        noticed = [name for name in kernels.texts if INEXACT.search(kernels.compile(name, architecture, [flag])[0])]
-        assert noticed, f"{flag} changes nothing that is noticed"
-        print(f"{architecture}: {flag} is noticed in {len(noticed)} of {len(kernels.texts)} files")
+        for name in TRIED:
+            found = INEXACT.search(kernels.compile(name, architecture, [flag])[0])
+            assert found, f"{flag} changes nothing that is noticed in {name}"
+        print(f"{architecture}: {flag} is noticed: {found[0]}")
 
 
 # Bytes of memory and instructions of warps, per element, at most.

@@ -22,7 +22,7 @@ enum Attempt : int { kGiven, kFallenBack, kCleared };
 
 struct Shared {
   float p[kTile];
-  float measured[kTileWords], sent[kTileWords];  // of each block, as what follows
+  float measured[kTileWords];  // of each block, as what follows
   float scale[kTileWords], inverse[kTileWords];
   int counted[kTileWords], bad[kTileWords], attempt[kTileWords];
   int again;
@@ -106,7 +106,7 @@ class Encoder {
       of.recorded[at] = value_of(of.source, at, attempt != kGiven, unused);
   }
 
-  // After a tile, where `samples`. `sums` are those of the tiles before.
+  // After a tile, where `samples`. `residual` and `sent` are those of the tiles before.
   template <class Codec>
   __device__ void sample(const Codec& codec, int tile, double& residual, double& sent) {
     __syncthreads();
@@ -114,21 +114,22 @@ class Encoder {
     const auto wanted = [&](int j) { return is_sampled(j); };
     const int count = tile_count(tile);
     measure_blocks(
-        squares, blocks, block, count, wanted, [&](int, int k) { return s.p[k]; }, s.measured);
+        squares, blocks, block, count, wanted, [&](int, int k) { return s.p[k]; },
+        [&](int j, float sum) { s.measured[j] = sum; });
     measure_blocks(
         squares, blocks, block, count, wanted,
-        [&](int j, int k) { return codec.decoded(s.scale[j], s.codes[k]); }, s.sent);
-    __syncthreads();
-    const int j = thread();
-    if (j >= blocks || !is_sampled(j)) return;
-    if (s.attempt[j] != kCleared) {
-      residual += static_cast<double>(s.measured[j] / (of.gain * of.gain));
-      sent += static_cast<double>(s.sent[j]);
-    }
-    double* to = of.samples + blockIdx.y * of.samples_stride +
-                 (number_ + static_cast<std::uint32_t>(j)) / 16 * 2;
-    to[0] = residual;
-    to[1] = sent;
+        [&](int j, int k) { return codec.decoded(s.scale[j], s.codes[k]); },
+        [&](int j, float sum) {
+          if (fits) residual = sent = 0;  // several blocks may be this thread's
+          if (s.attempt[j] != kCleared) {
+            residual += static_cast<double>(s.measured[j] / (of.gain * of.gain));
+            sent += static_cast<double>(sum);
+          }
+          double* to = of.samples + blockIdx.y * of.samples_stride +
+                       (number_ + static_cast<std::uint32_t>(j)) / 16 * 2;
+          to[0] = residual;
+          to[1] = sent;
+        });
   }
 
  private:
@@ -196,7 +197,7 @@ class Encoder {
       __syncthreads();
       measure_blocks(
           measure, blocks, block, tile_count(0), [](int) { return true; },
-          [&](int, int k) { return s.p[k]; }, s.measured);
+          [&](int, int k) { return s.p[k]; }, [&](int j, float all) { s.measured[j] = all; });
     } else {
       measure_long(measure, attempt);
     }
@@ -307,7 +308,9 @@ __device__ void encode(const EncodeArguments& of, Shared& s, const Codec& codec,
     for (int tile = 0; tile < encoder.span.room; tile += kTile) {
       if (!encoder.fits) encoder.fill_again(tile);
       encode_tile(encoder, codec, emit, tile);
-      if (encoder.samples) encoder.sample(codec, tile, residual, sent);
+      if (!encoder.samples) continue;
+      encoder.sample(codec, tile, residual, sent);
+      if (!encoder.fits) __syncthreads();
     }
   }
   const std::int64_t per_item = encoder.length > kTile ? 1 : of.rows.item / encoder.block;

@@ -36,11 +36,12 @@ __device__ float measure_on(const Measure& measure, float lane, int count, const
   return lane;
 }
 
-// out[j] of those of `blocks` blocks of `block` elements that are wanted(j); `count` elements are
-// there in all. value_of(j, k) is that of element k, which lies in block j.
-template <class Measure, class Wanted, class Value>
+// take(j, measured) of those of `blocks` blocks of `block` elements that are wanted(j), by one thread
+// each, always the same; `count` elements are there in all. value_of(j, k) is that of element k, which
+// lies in block j.
+template <class Measure, class Wanted, class Value, class Take>
 __device__ void measure_blocks(const Measure& measure, int blocks, int block, int count,
-                               const Wanted& wanted, const Value& value_of, float* out) {
+                               const Wanted& wanted, const Value& value_of, const Take& take) {
   const int number = thread() % kLanes;
   for (int first = thread() / kWarp * 2; first < blocks; first += kThreads / kLanes) {
     const int j = first + thread() % kWarp / kLanes;
@@ -53,7 +54,7 @@ __device__ void measure_blocks(const Measure& measure, int blocks, int block, in
         lane = measure.add(lane, value_of(j, k));
     }
     lane = fold(measure, lane);
-    if (mine && number == 0) out[j] = lane;
+    if (mine && number == 0) take(j, lane);
   }
 }
 
