@@ -22,6 +22,7 @@ float sample(const std::string& name, int rank, std::size_t k) {
 
 FakeOptimizer::FakeOptimizer(Transport& transport, OptimizerConfig config)
     : settings(config), transport_(transport) {
+  if (settings.variance_kappa == kDefault) settings.variance_kappa = 16;  // completed
   model_ = {weights_, gradient_, {{"matrices", 600}, {"biases", 400, 1, 0, false}}, {}};
   const auto rank = static_cast<std::size_t>(transport.rank());
   const auto size = static_cast<std::size_t>(transport.size());

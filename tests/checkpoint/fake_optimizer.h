@@ -17,8 +17,7 @@ class FakeOptimizer : public Optimizer {
  public:
   static constexpr std::size_t kElements = 1000;
 
-  explicit FakeOptimizer(Transport& transport,
-                         OptimizerConfig config = {.variance_kappa = 16});  // as completed
+  explicit FakeOptimizer(Transport& transport, OptimizerConfig config = {});
 
   // Fills everything by `sample`. Inside a local interval weights differ over ranks.
   void fill(std::int64_t step, bool inside_interval);
