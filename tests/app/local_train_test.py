@@ -16,7 +16,7 @@ from train_test import TEXT, Command, environment
 
 DELAYED = "streaming-diloco:every=8:fragments=2:delay=3"
 ARMS = ("local-adamw:every=4", DELAYED, "co2:every=5")
-SAME = ("weights_hash", "final_loss", "bytes_sent_per_rank", "rounds")
+SAME = ("weights_hash", "final_loss", "rounds")
 
 
 class Local(Command):
@@ -41,7 +41,7 @@ class Local(Command):
                 name = arm.replace(":", "-")
                 self.assertLess(self.cut(name, arm, *common, after=12), 20)
                 resumed = self.train(name, "--resume")
-                for field in SAME:
+                for field in SAME:  # what an exchange under way had sent is not in a checkpoint's sums
                     self.assertEqual(resumed[field], whole[field], field)
 
     def test_a_run_that_is_killed_comes_back_by_itself(self):
@@ -102,6 +102,8 @@ class UnderMpirun(Command):
             processes = self.train("mpi", *common, before=[train_test.MPIRUN, "-n", "2"])
             for field in SAME:
                 self.assertEqual(threads[field], processes[field], field)
+            sent = "bytes_sent_per_rank"  # a mean over ranks, rounded down
+            self.assertAlmostEqual(threads[sent], processes[sent], delta=1)
 
     def test_a_rank_that_stops_is_named_although_nothing_is_exchanged(self):
         out = self.folder / "a"
