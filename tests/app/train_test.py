@@ -111,7 +111,7 @@ class Training(Command):
     def test_the_way_of_the_exchange_is_chosen_and_told(self):
         self.train("auto", *TEXT, "--steps", "20", "--ranks", "2", "--optimizer", "birder", "--exchange", "auto", "--strict", "--emulate", "20mbit")
         self.assertEqual({step["exchange"] for step in self.metrics("auto")}, {"coded"})
-        self.refused(2, ["exchange = auto", "adamw"], "train", *TEXT, "--optimizer", "adamw", "--exchange", "auto", "--out", self.folder / "no")
+        self.refused(2, ["exchange = auto", "adamw", "strict"], "train", *TEXT, "--optimizer", "adamw", "--exchange", "auto", "--strict", "--out", self.folder / "no")
 
     def test_a_guarded_run_without_a_spike_is_the_run_itself(self):
         runs = [self.train(str(guard), *TEXT, "--steps", "12", "--optimizer", "birder", *guard) for guard in ([], ["--guard"])]
