@@ -84,8 +84,8 @@ void add(Cases& cases, const std::string& kernel, const std::string& name, const
                                 .recorded = o.recorded ? recorded.device : nullptr,
                                 .bad = {bad.device, static_cast<std::int64_t>(piece)},
                                 .draw = draw,
-                                .birder = birder,
-                                .lion = lion,
+                                .moments = birder,
+                                .votes = lion,
                                 .checked = checked,
                                 .ties = ties});
 }

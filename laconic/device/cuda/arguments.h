@@ -116,8 +116,8 @@ struct SignsArguments {
   float* recorded;
   BadPieces bad;
   kernels::Draw draw;
-  kernels::BirderMoments birder;
-  kernels::LionMoments lion;
+  kernels::BirderMoments moments;
+  kernels::LionMoments votes;
   std::int32_t checked;  // of values: a tile with something not finite is not active
   kernels::Ties ties;
 };

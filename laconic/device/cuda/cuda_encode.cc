@@ -265,12 +265,12 @@ void CudaDevice::signs(std::string_view kernel, const SignsJob& job) {
     with.g = one->g;
     with.m = one->m;
     with.b = one->b;
-    with.birder = one->step;
+    with.moments = one->step;
     bad_of(one->bad);
   } else if (const auto* one = std::get_if<LionVotes>(source)) {
     with.g = one->g;
     with.m = one->m;
-    with.lion = one->step;
+    with.votes = one->step;
     with.ties = one->ties;
     bad_of(one->bad);
   } else if (const auto* one = std::get_if<Values>(source)) {

@@ -91,7 +91,7 @@ __device__ Moments next_moments_at(const SignsTile& tile, int k, int j) {
   const std::int64_t at = tile.span.at + k;
   Moments next{of.m[at], of.b[at]};
   if (tile.s.bad[j] != 0) return next;
-  next_moments(of.birder, tile.s.g[k], next.m, next.b);
+  next_moments(of.moments, tile.s.g[k], next.m, next.b);
   of.m[at] = next.m;
   of.b[at] = next.b;
   return next;
@@ -103,7 +103,7 @@ __device__ bool next_vote_at(const SignsTile& tile, int k) {
   const bool tie = tie_is_plus(of.ties, static_cast<std::uint64_t>(k));
   if (!tile.has_moments()) return votes_plus(tile.s.g[k], tie);
   float m = of.m[tile.span.at + k];
-  const float c = next_lion(of.lion, tile.s.g[k], m);
+  const float c = next_lion(of.votes, tile.s.g[k], m);
   of.m[tile.span.at + k] = m;
   return votes_plus(c, tie);
 }
