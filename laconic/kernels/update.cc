@@ -34,11 +34,8 @@ HWY_INLINE hn::Mask<D> is_dead(D d, hn::Vec<D> v) {
   return hn::Eq(v, hn::Zero(d));
 }
 
-// An optimizer looks at a tile of its mean first, or decodes it: every stream is asked for a tile
-// ahead, so that memory does not rest meanwhile.
 void Sgdm(const SgdmStep& s, const float* g, float* m, float* x, std::size_t count) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    prefetch_all(i, g, m, x);
     const auto moment =
         hn::Add(hn::Mul(hn::Set(d, s.momentum), hn::LoadU(d, m + i)), hn::LoadU(d, g + i));
     hn::StoreU(moment, d, m + i);
@@ -66,7 +63,6 @@ HWY_INLINE Moments<D> update_moments(D d, const AdamStep& s, const float* g, flo
 
 void AdamW(const AdamStep& s, const float* g, float* m, float* v, float* x, std::size_t count) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    prefetch_all(i, g, m, v, x);
     const auto moments = update_moments(d, s, g, m, v, i);
     const auto below =
         hn::Add(hn::Sqrt(hn::Mul(moments.v, hn::Set(d, s.correction))), hn::Set(d, s.epsilon));
@@ -85,7 +81,6 @@ template <bool kFromMean, bool kCopy>
 HWY_INLINE void apply(const AdamStep& s, const float* from, float* m, const float* v, float* x,
                       float* copy, std::size_t count) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    prefetch_all(i, m, v, x);
     const auto second = hn::LoadU(d, v + i);
     const auto dead = is_dead(d, second);
     const auto moment = hn::IfThenZeroElse(dead, hn::LoadU(d, (kFromMean ? from : m) + i));
@@ -155,8 +150,6 @@ template <bool kGood>
 HWY_INLINE void local_as(const AdamStep& s, float shrink, const float* g, float* m, const float* v,
                          float* pending, float* x, std::size_t count) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    if constexpr (kGood) prefetch_ahead(g, i);
-    prefetch_all(i, m, v, pending, x);
     const auto second = hn::LoadU(d, v + i);
     const auto dead = is_dead(d, second);
     const auto moment = hn::IfThenZeroElse(dead, next_momentum<kGood>(d, s, g, m, i));
@@ -180,8 +173,6 @@ template <bool kMomentum>
 HWY_INLINE void sync_as(const AdamStep& s, float inverse_gain, const float* mean, float* m,
                         const float* v, float* x_sync, float* x, std::size_t count) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    if constexpr (kMomentum) prefetch_ahead(m, i);
-    prefetch_all(i, v, x_sync, x);
     const auto second = hn::LoadU(d, v + i);
     const auto dead = is_dead(d, second);
     const auto sent = hn::LoadU(d, mean + i);
@@ -226,7 +217,6 @@ void TrustApply(const TrustStep& s, float rate, const float* m, const float* v, 
 
 void BirderUpdate(float lr, float decay, const float* r, float* x, std::size_t count) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    prefetch_ahead(x, i);
     const auto kept = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, decay));
     hn::StoreU(hn::Sub(kept, hn::Mul(hn::Set(d, lr), hn::LoadU(d, r + i))), d, x + i);
   });

@@ -34,11 +34,6 @@ HWY_INLINE void prefetch_ahead(const float* at, std::size_t i) {
   __builtin_prefetch(reinterpret_cast<const void*>(next), 0, 2);
 }
 
-template <class... Streams>
-HWY_INLINE void prefetch_all(std::size_t i, const Streams*... streams) {
-  (prefetch_ahead(streams, i), ...);
-}
-
 // body(d, i) for the vectors of every 16 elements of [0, count), then for every element of the tail.
 template <class Body>
 HWY_INLINE void for_each(std::size_t count, const Body& body) {
