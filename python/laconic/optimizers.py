@@ -17,7 +17,7 @@ _TORCH = {"beta1": "betas", "beta2": "betas", "epsilon": "eps", "outer_beta1": "
 # Shared options that Optimizer.__init__ has in another form (None, bucket_mb), or that Python does not have.
 _OTHERWISE = {"ranks_per_node", "max_grad_norm", "threads", "bucket_elements", "skip", "guard"}
 # What a torch optimizer has itself, and what needs gradients that are exchanged.
-_OF_INNER = {"inner", "beta1", "beta2", "epsilon", "bias_correction", "momentum", "sign_beta2", "weight_decay", "exchange", "strict"}
+_OF_INNER = {"inner", "beta1", "beta2", "epsilon", "bias_correction", "momentum", "weight_decay", "exchange", "strict"}
 _OF_GRADIENTS = {"max_grad_norm", "exchange", "overlap"}
 _NONE = {"unset", "default"}  # words that are None in Python
 _BASE = inspect.signature(Optimizer.__init__).parameters
