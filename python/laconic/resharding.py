@@ -111,7 +111,7 @@ def _geometry(optimizer: Optimizer, saved: dict[str, Any]) -> list[tuple[int, tu
     shapes = saved.get("whole_shapes", saved["shapes"])
     boxes = saved.get("boxes", [None] * len(shapes))
     numbers = saved.get("numbers", range(len(shapes)))
-    found: list[tuple[int, tuple, tuple[slice, ...] | None]] = []
+    found: list[tuple[int, tuple, tuple[slice, ...]]] = []
     for number, shape, box, piece in zip(numbers, shapes, boxes, saved.get("pieces", ["whole"] * len(shapes))):
         if box is None and piece != "whole":
             raise InvalidArgument(f"a parameter is cut as {piece}, which is no box: {_KEPT}")

@@ -13,7 +13,7 @@ namespace {
 
 struct Recipe {
   const char* name;
-  std::int64_t steps, one_bit_freeze, variance_freeze, double_every;
+  std::int64_t steps, one_bit_freeze, variance_freeze, double_every, kappa = 16;
 };
 
 constexpr Recipe kRecipes[] = {
@@ -64,7 +64,7 @@ TEST_P(Volume, OfZeroOneAdamIsWhatItsPoliciesSay) {
   config.total_steps = recipe.steps;
   config.variance_freeze_step = recipe.variance_freeze;
   config.double_every = recipe.double_every;
-  const VarianceSteps variance(config.variance_kappa, recipe.variance_freeze);
+  const VarianceSteps variance(recipe.kappa, recipe.variance_freeze);
   const Intervals intervals(recipe.variance_freeze, recipe.double_every, config.max_interval);
   expect_counted(config, interval_rounds(recipe.steps, variance, intervals), 2);
 }
