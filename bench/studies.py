@@ -22,9 +22,12 @@ ARMS = "adamw,one-bit-adam,zero-one-adam,birder"
 # Gradients in few bits, votes, and coded exact rounds, beside what they replace.
 CODED = ("adamw,adamw:codec=int8,adamw:codec=int4,adamw:codec=int4:feedback=ema,lion,distributed-lion,distributed-lion:form=count,lamb,one-bit-lamb,"
          "one-bit-adam:dense_codec=int4,zero-one-adam:dense_codec=int8")
-FIELDS = ("optimizer", "lr", "final_loss_mean", "final_loss_spread", "final_metric_mean", "final_metric_spread", "bits_per_parameter_per_step",
+FIELDS = ("optimizer", "lr", "tuning", "final_loss_mean", "final_loss_spread", "final_metric_mean", "final_metric_spread", "bits_per_parameter_per_step",
           "rounds", "bytes_sent_per_rank", "step_seconds", "exposed_seconds", "steps_to_baseline", "seconds_to_baseline")
 FASHION_MNIST = "--task fashion-mnist --model resnet20 --set model.width=8 --ranks 4 --batch 16"
+# Many methods on models that are small enough for a thousand steps of each, three times; a third split chooses their rates.
+SMALL_IMAGES = f"{FASHION_MNIST.replace('resnet20', 'resnet8')} --threads 1"
+MANY = "--steps 1000 --seeds 3 --tune 200 --set run.validate_every=250"
 PATIENT = "--set run.timeout=3600"  # long studies may be stopped for a while
 MASKED = "--model bert-mini --set model.depth=2 --set model.width=64 --ranks 2 --batch 32 --set data.tokenizer=bpe --set data.context=32 --set data.held_out=6735"
 
@@ -86,6 +89,10 @@ def text_options():
     return f"--task text --data {data('shakespeare.txt')} --model gpt2-mini --ranks 4 --batch 2"
 
 
+def small_text():
+    return f"--task text --data {data('shakespeare.txt')} {frontier.SMALL} --ranks 4 --threads 1 --batch 4 --set run.validation_examples=400"
+
+
 def masked_corpus():
     return f"{data('sst2')},{data('shakespeare.txt')}"
 
@@ -99,11 +106,11 @@ def text(commands):
 
 
 def coded_fashion_mnist(commands):
-    return compare(commands, "fashion_mnist_coded", f"{FASHION_MNIST} {PATIENT} --steps 800 --seeds 3 --set run.validate_every=100", CODED)
+    return compare(commands, "fashion_mnist_coded", f"{SMALL_IMAGES} {PATIENT} {MANY}", CODED)
 
 
 def coded_text(commands):
-    return compare(commands, "text_coded", f"{text_options()} {PATIENT} --steps 500 --seeds 3 --set run.validate_every=50 --set run.validation_examples=200", CODED)
+    return compare(commands, "text_coded", f"{small_text()} {PATIENT} {MANY}", CODED)
 
 
 # Local steps: how often ranks exchange and in how many bits, then the published methods at intervals that suit short runs.
@@ -113,11 +120,11 @@ LOCAL = ",".join(["adamw", *(f"local-adamw:every={every}:codec={codec}" for ever
 
 
 def local_fashion_mnist(commands):
-    return compare(commands, "fashion_mnist_local", f"{FASHION_MNIST} --steps 800 --seeds 3 --set run.validate_every=100", LOCAL)
+    return compare(commands, "fashion_mnist_local", f"{SMALL_IMAGES} {PATIENT} {MANY}", LOCAL)
 
 
 def local_text(commands):
-    return compare(commands, "text_local", f"{text_options()} --steps 500 --seeds 3 --set run.validate_every=50 --set run.validation_examples=200", LOCAL)
+    return compare(commands, "text_local", f"{small_text()} {PATIENT} {MANY}", LOCAL)
 
 
 def seconds_by_kind(folder):
