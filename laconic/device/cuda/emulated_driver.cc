@@ -47,7 +47,7 @@ struct Operation {
 
 using Queue = std::deque<Operation>;
 
-// Device memory: out of the host's reach but while an operation runs.
+// Device memory: out of the host's reach but while operations run.
 class DeviceMemory {
  public:
   static constexpr std::size_t kSize = std::size_t{1} << 38, kGrain = std::size_t{1} << 16;
@@ -69,9 +69,9 @@ class DeviceMemory {
       same.pop_back();
     }
     pieces_[at] = size;
-    reach(true);
+    mprotect(base_ + at, size, PROT_READ | PROT_WRITE);
     std::memset(base_ + at, kPoison, bytes);
-    reach(false);
+    mprotect(base_ + at, size, PROT_NONE);
     return reinterpret_cast<Address>(base_ + at);
   }
   bool release(Address address) {
@@ -83,13 +83,17 @@ class DeviceMemory {
     pieces_.erase(found);
     return true;
   }
-  void reach(bool reachable) {
-    if (used_ != 0) mprotect(base_, used_, reachable ? PROT_READ | PROT_WRITE : PROT_NONE);
+  // Every change stops the other threads for a moment, so one serves all that a wait runs.
+  void reach(bool wanted) {
+    if (used_ == 0 || reachable_ == wanted) return;
+    mprotect(base_, used_, wanted ? PROT_READ | PROT_WRITE : PROT_NONE);
+    reachable_ = wanted;
   }
   void limit(std::size_t bytes) { limit_ = bytes == 0 ? kSize : bytes - 1; }
 
  private:
   char* base_;
+  bool reachable_ = false;
   std::size_t used_ = 0, limit_ = kSize;
   std::map<std::size_t, std::size_t> pieces_;              // offset, size
   std::map<std::size_t, std::vector<std::size_t>> spare_;  // of a size: offsets
@@ -134,8 +138,16 @@ bool advance(State& all) {
   queue.pop_front();
   all.memory.reach(true);
   operation.run();
-  all.memory.reach(false);
   return true;
+}
+
+// Runs operations until it is `done`; false when none is ready before that.
+template <class Done>
+bool advance_until(State& all, const Done& done) {
+  bool ran = true;
+  while (ran && !done()) ran = advance(all);
+  all.memory.reach(false);
+  return ran;
 }
 
 bool is_pinned(const State& all, const void* at) {
@@ -227,8 +239,7 @@ int allocate(Address* at, std::size_t bytes) {
 int free_memory(Address at) {
   State& all = state();
   const Lock lock(all.mutex);
-  while (advance(all)) {
-  }
+  advance_until(all, [] { return false; });
   return all.memory.release(at) ? kSuccess : kInvalidValue;
 }
 int allocate_pinned(void** at, std::size_t bytes, unsigned) {
@@ -302,8 +313,7 @@ int stream_create(Stream* stream, unsigned) {
 int stream_destroy(Stream stream) {
   State& all = state();
   const Lock lock(all.mutex);
-  while (!all.streams[stream].empty() && advance(all)) {
-  }
+  advance_until(all, [&] { return all.streams[stream].empty(); });
   if (all.last == &all.streams[stream]) all.last = nullptr;
   all.streams.erase(stream);
   delete reinterpret_cast<char*>(stream);
@@ -338,11 +348,9 @@ int event_wait(Event event) {
   const Lock lock(all.mutex);
   const Record record = event_of(event).last;
   if (all.keeps && !all.keeps(false)) return kSuccess;
-  while (!*record) {
-    if (all.lost) return kLost;
-    if (!advance(all)) return kDeadlock;  // streams that wait for each other
-  }
-  return kSuccess;
+  if (!advance_until(all, [&] { return *record || all.lost; }))
+    return kDeadlock;  // streams that wait for each other
+  return *record ? kSuccess : kLost;
 }
 int event_query(Event event) {
   State& all = state();
