@@ -1,0 +1,1 @@
+// What tests include is precompiled beside this file.
