@@ -70,6 +70,39 @@ void Code(const float* p, const float* live, std::size_t count, float scale, flo
        : code_as<false>(p, live, count, scale, gain, e, bits);
 }
 
+// Nothing is prefetched here: the loads of a block that is in the cache leave memory to the next one.
+template <Norm kNorm>
+HWY_INLINE void measure_sum(const float* a, const float* e, std::size_t count, Lanes& lanes) {
+  accumulate(count, lanes, [=](auto d, std::size_t i) HWY_ATTR {
+    return magnitude<kNorm>(hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, e + i)));
+  });
+}
+
+void MeasureSum(const float* a, const float* e, std::size_t count, Norm norm, Lanes& lanes) {
+  norm == Norm::kL2 ? measure_sum<Norm::kL2>(a, e, count, lanes)
+                    : measure_sum<Norm::kL1>(a, e, count, lanes);
+}
+
+template <bool kGain>
+HWY_INLINE void code_sum(const float* a, const float* e, std::size_t count, float scale, float gain,
+                         float* left, std::uint8_t* bits) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const auto value = hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, e + i));
+    const auto coded = hn::CopySignToAbs(hn::Abs(hn::Set(d, scale)), value);
+    auto residual = hn::Sub(value, coded);
+    if constexpr (kGain) residual = hn::Mul(residual, hn::Set(d, gain));
+    hn::StoreU(residual, d, left + i);
+    store_bits(d, sign_mask(d, value), bits, i);
+  });
+  clear_tail(count, bits);
+}
+
+void CodeSum(const float* a, const float* e, std::size_t count, float scale, float gain,
+             float* left, std::uint8_t* bits) {
+  gain == 1 ? code_sum<false>(a, e, count, scale, gain, left, bits)
+            : code_sum<true>(a, e, count, scale, gain, left, bits);
+}
+
 template <class D>
 HWY_INLINE hn::Vec<D> signed_scale(D d, const Coded& coded, std::size_t i) {
   const auto s = hn::Abs(hn::Set(d, coded.scale));
@@ -169,6 +202,8 @@ namespace laconic::kernels {
 
 HWY_EXPORT(Measure);
 HWY_EXPORT(Code);
+HWY_EXPORT(MeasureSum);
+HWY_EXPORT(CodeSum);
 HWY_EXPORT(Serve);
 HWY_EXPORT(Decode);
 HWY_EXPORT(CountLive);
@@ -195,6 +230,16 @@ void measure(const float* a, const float* e, const float* live, std::size_t coun
 void code(const float* p, const float* live, std::size_t count, float scale, float gain, float* e,
           std::uint8_t* bits) noexcept {
   HWY_DYNAMIC_DISPATCH(Code)(p, live, count, scale, gain, e, bits);
+}
+
+void measure_sum(const float* a, const float* e, std::size_t count, Norm norm,
+                 Lanes& lanes) noexcept {
+  HWY_DYNAMIC_DISPATCH(MeasureSum)(a, e, count, norm, lanes);
+}
+
+void code_sum(const float* a, const float* e, std::size_t count, float scale, float gain,
+              float* left, std::uint8_t* bits) noexcept {
+  HWY_DYNAMIC_DISPATCH(CodeSum)(a, e, count, scale, gain, left, bits);
 }
 
 void serve(const Coded* coded, int codes, float factor, const float* e, const float* live,
