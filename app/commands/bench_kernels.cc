@@ -169,7 +169,7 @@ std::vector<Case> cases(KernelArrays& a) {
          k::from_top_k({s[i / kBlock], places_at(i)}, slots(n), 0, n, m + i);
        }},
       {"sum_top_k_4",
-       kStreaming,
+       kCompute,
        {.reads = {e}},
        [=](std::size_t i, std::size_t n) {
          k::Integers from[kVoices];

@@ -90,10 +90,16 @@ class Group:
     def _connect(self):
         if self.backend == "gloo":
             try:
-                return _interruptible(lambda: dist.ProcessGroupGloo(self._store, self.rank, self.size, self.timeout))
+                return _interruptible(self._connect_gloo)
             except RuntimeError as error:
                 raise self._diagnosis(error) from error
         return dist.new_group(self.ranks, self.timeout, self.backend, use_local_synchronization=True)
+
+    def _connect_gloo(self) -> Any:
+        """Until all are connected: one that is refused right afterwards closes, and others would wait for it until the timeout."""
+        group = dist.ProcessGroupGloo(self._store, self.rank, self.size, self.timeout)
+        group.barrier().wait()
+        return group
 
     # What the core calls.
 

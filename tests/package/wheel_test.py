@@ -59,7 +59,7 @@ class Wheel(unittest.TestCase):
 
     def test_the_example_trains_under_torchrun(self):
         text = self.run_alone("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", ROOT / "examples/train.py", "60")
-        self.assertRegex(text, r"loss [0-9.]+, [0-9.]+ bits a parameter")
+        self.assertRegex(text, r"loss [0-9.]+, [0-9.]+ bits per parameter and step")
 
     def test_the_source_distribution_names_the_packages_that_it_lacks(self):
         done = subprocess.run([sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", FOLDER / "never", SDIST],

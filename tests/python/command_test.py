@@ -19,7 +19,7 @@ def test_gpt2_reaches_the_loss_of_the_command(tmp_path):
     pytest.importorskip("transformers")
     text = tmp_path / "text.txt"
     # Of one kind, so that its end is like the rest, and not of this project, which changes from day to day.
-    sources = sorted(Path(sysconfig.get_path("stdlib")).glob("[a-h]*.py"))
+    sources = sorted(Path(sysconfig.get_path("stdlib")).glob("[a-b]*.py"))
     text.write_bytes(b"\n".join(path.read_bytes() for path in sources))
     losses = []
     for seed in ("1", "2"):
