@@ -252,6 +252,14 @@ def local_losses(metric, points):
     return section
 
 
+def sharded(rows):
+    lines = [[row["link"], row["name"], f"{1e3 * row['seconds']:.0f} ms", f"{row['speed_against_hsdp_fp32']:.2f}", f"{row['bytes_between_nodes']:,.0f}",
+              f"{row['bytes_by_formula']:,}" if "bytes_by_formula" in row else ""] for row in rows]
+    return (f"A GPT-2 of {rows[0]['parameters']:,} parameters on 2 nodes of 2 shards, which are network namespaces: FSDP2 inside a node, its own all-reduce (HSDP) or "
+            "laconic between nodes. All take turns in one run. What the device counts has the headers of TCP and IP in it, and acknowledgements; all nodes ended with equal bytes.\n\n"
+            + table(["link", "between nodes", "step", "speed against HSDP in fp32", "sent by a node, bytes", "as the formula says"], lines))
+
+
 def against_papers(rows):
     return papers.section(rows, table)
 
@@ -280,6 +288,7 @@ SECTIONS = (
     ("plan_local", "The cost model of local steps against measurement", local(local_steps.plan_section)),
     ("local_delay", "Exchanges beside training at 100 Mbit/s and 50 ms", local(local_steps.delay_section)),
     ("wide_area", "Wide-area networks, predicted", local(local_steps.wide_section)),
+    ("sharded", "Sharded inside nodes, coded between them", sharded),
     ("counters", "Bytes by the counters of network devices", counters),
     ("papers", "Against the papers", against_papers),
     *((name, f"Frontier: {title}", with_table(frontier_page.section(name))) for name, (_, title) in frontier_page.TASKS.items()),
