@@ -55,9 +55,9 @@ std::vector<Case> cases(KernelArrays& a) {
   const auto encode = [=](k::Norm norm) {
     return [=](std::size_t i, std::size_t n) {
       k::Lanes lanes;
-      k::measure_sum(g + i, e + i, n, norm, lanes);
+      k::measure_sum(g + i, e + i, nullptr, n, norm, lanes);
       s[i / kBlock] = k::scale_of(k::fold(lanes), n, norm);
-      k::code_sum(g + i, e + i, n, s[i / kBlock], 1.0F, e + i, coded + i / 8);
+      k::code_sum(g + i, e + i, nullptr, n, s[i / kBlock], 1.0F, e + i, coded + i / 8);
     };
   };
   const auto for_each_scale = [](std::size_t i, std::size_t n, const auto& work) {

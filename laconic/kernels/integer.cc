@@ -19,9 +19,7 @@ HWY_INLINE void measure_as(const float* a, const float* e, const float* live, st
                            float* p, Lanes& lanes) {
   find_largest(count, lanes, [=](auto d, std::size_t i) HWY_ATTR {
     prefetch_ahead(a, i);
-    auto value = hn::LoadU(d, a + i);
-    if constexpr (kFeedback) value = hn::Add(value, hn::LoadU(d, e + i));
-    value = only_live<kMasked>(d, live, i, value);
+    const auto value = sum_at<kFeedback, kMasked>(d, a, e, live, i);
     hn::StoreU(value, d, p + i);
     return value;
   });
@@ -57,14 +55,6 @@ struct Coding {
   float scale, inverse, gain;
   float* left;
 };
-
-template <bool kFeedback, bool kMasked, class D>
-HWY_INLINE hn::Vec<D> sum_at(D d, const float* a, const float* e, const float* live,
-                             std::size_t i) {
-  auto value = hn::LoadU(d, a + i);
-  if constexpr (kFeedback) value = hn::Add(value, hn::LoadU(d, e + i));
-  return only_live<kMasked>(d, live, i, value);
-}
 
 // Writes what is left and returns the codes in the lowest bits of the lanes, two's complement. To
 // add 1.5 * 2^23 rounds to the nearest integer, ties to even, and leaves it in the last bits. With

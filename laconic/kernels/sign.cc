@@ -24,9 +24,7 @@ HWY_INLINE void measure_as(const float* a, const float* e, const float* live, st
                            float* p, Lanes& lanes) {
   accumulate(count, lanes, [=](auto d, std::size_t i) HWY_ATTR {
     prefetch_ahead(a, i);
-    auto value = hn::LoadU(d, a + i);
-    if constexpr (kFeedback) value = hn::Add(value, hn::LoadU(d, e + i));
-    value = only_live<kMasked>(d, live, i, value);
+    const auto value = sum_at<kFeedback, kMasked>(d, a, e, live, i);
     hn::StoreU(value, d, p + i);
     return magnitude<kNorm>(value);
   });
@@ -71,36 +69,43 @@ void Code(const float* p, const float* live, std::size_t count, float scale, flo
 }
 
 // Nothing is prefetched here: the loads of a block that is in the cache leave memory to the next one.
-template <Norm kNorm>
-HWY_INLINE void measure_sum(const float* a, const float* e, std::size_t count, Lanes& lanes) {
+template <Norm kNorm, bool kMasked>
+HWY_INLINE void measure_sum(const float* a, const float* e, const float* live, std::size_t count,
+                            Lanes& lanes) {
   accumulate(count, lanes, [=](auto d, std::size_t i) HWY_ATTR {
-    return magnitude<kNorm>(hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, e + i)));
+    return magnitude<kNorm>(sum_at<true, kMasked>(d, a, e, live, i));
   });
 }
 
-void MeasureSum(const float* a, const float* e, std::size_t count, Norm norm, Lanes& lanes) {
-  norm == Norm::kL2 ? measure_sum<Norm::kL2>(a, e, count, lanes)
-                    : measure_sum<Norm::kL1>(a, e, count, lanes);
+void MeasureSum(const float* a, const float* e, const float* live, std::size_t count, Norm norm,
+                Lanes& lanes) {
+  if (norm == Norm::kL2)
+    live ? measure_sum<Norm::kL2, true>(a, e, live, count, lanes)
+         : measure_sum<Norm::kL2, false>(a, e, live, count, lanes);
+  else
+    live ? measure_sum<Norm::kL1, true>(a, e, live, count, lanes)
+         : measure_sum<Norm::kL1, false>(a, e, live, count, lanes);
 }
 
-template <bool kGain>
-HWY_INLINE void code_sum(const float* a, const float* e, std::size_t count, float scale, float gain,
-                         float* left, std::uint8_t* bits) {
+template <bool kMasked, bool kGain>
+HWY_INLINE void code_sum(const float* a, const float* e, const float* live, std::size_t count,
+                         float scale, float gain, float* left, std::uint8_t* bits) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    const auto value = hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, e + i));
+    const auto value = sum_at<true, kMasked>(d, a, e, live, i);
     const auto coded = hn::CopySignToAbs(hn::Abs(hn::Set(d, scale)), value);
     auto residual = hn::Sub(value, coded);
     if constexpr (kGain) residual = hn::Mul(residual, hn::Set(d, gain));
-    hn::StoreU(residual, d, left + i);
+    hn::StoreU(only_live<kMasked>(d, live, i, residual), d, left + i);
     store_bits(d, sign_mask(d, value), bits, i);
   });
   clear_tail(count, bits);
 }
 
-void CodeSum(const float* a, const float* e, std::size_t count, float scale, float gain,
-             float* left, std::uint8_t* bits) {
-  gain == 1 ? code_sum<false>(a, e, count, scale, gain, left, bits)
-            : code_sum<true>(a, e, count, scale, gain, left, bits);
+void CodeSum(const float* a, const float* e, const float* live, std::size_t count, float scale,
+             float gain, float* left, std::uint8_t* bits) {
+  if (live != nullptr) return code_sum<true, true>(a, e, live, count, scale, gain, left, bits);
+  gain == 1 ? code_sum<false, false>(a, e, live, count, scale, gain, left, bits)
+            : code_sum<false, true>(a, e, live, count, scale, gain, left, bits);
 }
 
 template <class D>
@@ -232,14 +237,14 @@ void code(const float* p, const float* live, std::size_t count, float scale, flo
   HWY_DYNAMIC_DISPATCH(Code)(p, live, count, scale, gain, e, bits);
 }
 
-void measure_sum(const float* a, const float* e, std::size_t count, Norm norm,
+void measure_sum(const float* a, const float* e, const float* live, std::size_t count, Norm norm,
                  Lanes& lanes) noexcept {
-  HWY_DYNAMIC_DISPATCH(MeasureSum)(a, e, count, norm, lanes);
+  HWY_DYNAMIC_DISPATCH(MeasureSum)(a, e, live, count, norm, lanes);
 }
 
-void code_sum(const float* a, const float* e, std::size_t count, float scale, float gain,
-              float* left, std::uint8_t* bits) noexcept {
-  HWY_DYNAMIC_DISPATCH(CodeSum)(a, e, count, scale, gain, left, bits);
+void code_sum(const float* a, const float* e, const float* live, std::size_t count, float scale,
+              float gain, float* left, std::uint8_t* bits) noexcept {
+  HWY_DYNAMIC_DISPATCH(CodeSum)(a, e, live, count, scale, gain, left, bits);
 }
 
 void serve(const Coded* coded, int codes, float factor, const float* e, const float* live,

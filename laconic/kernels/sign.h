@@ -27,12 +27,12 @@ void measure(const float* a, const float* e, const float* live, std::size_t coun
 void code(const float* p, const float* live, std::size_t count, float scale, float gain, float* e,
           std::uint8_t* bits) noexcept;
 
-// As `measure` and `code` with p = a + e, where all elements are live. The sum is made twice: to keep
-// it costs more than to add again what is still in the cache. `left` may be `a` or `e`.
-void measure_sum(const float* a, const float* e, std::size_t count, Norm norm,
+// As `measure` and `code` with p = a + e. The sum is made twice: to keep it costs more than to add
+// again what is still in the cache. `left` may be `a` or `e`.
+void measure_sum(const float* a, const float* e, const float* live, std::size_t count, Norm norm,
                  Lanes& lanes) noexcept;
-void code_sum(const float* a, const float* e, std::size_t count, float scale, float gain,
-              float* left, std::uint8_t* bits) noexcept;
+void code_sum(const float* a, const float* e, const float* live, std::size_t count, float scale,
+              float gain, float* left, std::uint8_t* bits) noexcept;
 
 // One rank's coded block.
 struct Coded {

@@ -135,6 +135,15 @@ HWY_INLINE hn::Vec<D> only_live(D d, const float* live, std::size_t i, hn::Vec<D
     return value;
 }
 
+// a + e (without feedback: a), 0 where live is 0.
+template <bool kFeedback, bool kMasked, class D>
+HWY_INLINE hn::Vec<D> sum_at(D d, const float* a, const float* e, const float* live,
+                             std::size_t i) {
+  auto value = hn::LoadU(d, a + i);
+  if constexpr (kFeedback) value = hn::Add(value, hn::LoadU(d, e + i));
+  return only_live<kMasked>(d, live, i, value);
+}
+
 }  // namespace laconic::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -109,32 +109,37 @@ TEST_P(SignKernels, CodeMayWriteOverItsInput) {
   });
 }
 
-void measured(const float* a, const float* e, std::size_t count, Norm norm, Lanes& lanes) noexcept {
+void measured(const float* a, const float* e, const float* live, std::size_t count, Norm norm,
+              Lanes& lanes) noexcept {
   std::vector<float> p(count);
-  reference::measure(a, e, nullptr, count, norm, p.data(), lanes);
+  reference::measure(a, e, live, count, norm, p.data(), lanes);
 }
-void coded(const float* a, const float* e, std::size_t count, float scale, float gain, float* left,
-           std::uint8_t* bits) noexcept {
+void coded(const float* a, const float* e, const float* live, std::size_t count, float scale,
+           float gain, float* left, std::uint8_t* bits) noexcept {
   std::vector<float> p(count);
   Lanes unused;
-  reference::measure(a, e, nullptr, count, Norm::kL1, p.data(), unused);
-  reference::code(p.data(), nullptr, count, scale, gain, left, bits);
+  reference::measure(a, e, live, count, Norm::kL1, p.data(), unused);
+  reference::code(p.data(), live, count, scale, gain, left, bits);
 }
 
 TEST_P(SignKernels, SumsThatAreMadeTwiceEqualThoseThatAreKept) {
   for_each_case([](Case& one) {
-    const auto a = one.floats(), e = one.floats(), left = one.floats();
+    const auto a = one.floats(), e = one.floats(), live = one.live(), left = one.floats();
     const auto lanes = one.lanes();
     const auto bits = one.bits();
-    for (Norm norm : kNorms) expect_same(measure_sum, measured, a, e, one.count(), norm, lanes);
+    for (Norm norm : kNorms) {
+      expect_same(measure_sum, measured, a, e, nullptr, one.count(), norm, lanes);
+      expect_same(measure_sum, measured, a, e, live, one.count(), norm, lanes);
+    }
     Lanes sum;
-    measured(a.values.data(), e.values.data(), one.count(), Norm::kL1, sum);
+    measured(a.values.data(), e.values.data(), nullptr, one.count(), Norm::kL1, sum);
     if (!std::isfinite(fold(sum))) return;  // nobody encodes it, and a NaN has any sign
     for (float scale : kScales)
       for (float gain : {1.0F, 3.3F}) {
-        expect_same(code_sum, coded, a, e, one.count(), scale, gain, left, bits);
-        expect_same(code_sum, coded, a, e, one.count(), scale, gain, e, bits);
-        expect_same(code_sum, coded, a, e, one.count(), scale, gain, a, bits);
+        expect_same(code_sum, coded, a, e, live, one.count(), scale, gain, left, bits);
+        expect_same(code_sum, coded, a, e, nullptr, one.count(), scale, gain, left, bits);
+        expect_same(code_sum, coded, a, e, nullptr, one.count(), scale, gain, e, bits);
+        expect_same(code_sum, coded, a, e, nullptr, one.count(), scale, gain, a, bits);
       }
   });
 }
