@@ -137,7 +137,7 @@ def delay_section(rows, table):
               f"{row['bytes_sent_per_rank']:,}", f"{row['bytes_forecast']:,}"] for row in rows]
     return (f"GPT-2 mini, {RANKS} ranks that share two cores, an emulated 100 Mbit/s with 50 ms, {STEPS} steps. Speed is against ranks that exchange nothing (the "
             f"first row, without a network), and against {RANKS} trainings of one rank each at once.\n\n"
-            + table(["method", "step", "speed", "against separate trainings", "sent per rank, bytes", "as the formula says"], lines))
+            + table(["method", "step", "speed", "against separate trainings", "sent per rank, bytes", "by the formula"], lines))
 
 
 def plan_section(rows, table):

@@ -257,7 +257,7 @@ def sharded(rows):
               f"{row['bytes_by_formula']:,}" if "bytes_by_formula" in row else ""] for row in rows]
     return (f"A GPT-2 of {rows[0]['parameters']:,} parameters on 2 nodes of 2 shards, which are network namespaces: FSDP2 inside a node, its own all-reduce (HSDP) or "
             "laconic between nodes. All take turns in one run. What the device counts has the headers of TCP and IP in it, and acknowledgements; all nodes ended with equal bytes.\n\n"
-            + table(["link", "between nodes", "step", "speed against HSDP in fp32", "sent by a node, bytes", "as the formula says"], lines))
+            + table(["link", "between nodes", "step", "speed against HSDP in fp32", "sent by a node, bytes", "by the formula"], lines))
 
 
 def against_papers(rows):

@@ -48,7 +48,7 @@ void print_sweep(const MeanOptions& options, const nlohmann::json& rows) {
     auto& line = lines[row["elements"].get<std::size_t>()];
     line[name] = 1e6 * row["seconds"].get<double>();
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-    // Each codec was timed beside it: the quickest says least about the others' noise.
+    // Each codec was timed beside it: the quickest has the least of the others' noise.
     if (!row.contains("mpi_allreduce_seconds")) continue;
     const double theirs = 1e6 * row["mpi_allreduce_seconds"].get<double>();
     auto [at, fresh] = line.try_emplace("MPI_Allreduce", theirs);

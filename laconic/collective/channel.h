@@ -35,7 +35,7 @@ class Channel {
   std::size_t posted_ = 0, retired_ = 0;
 
   void note_arrival();
-  static constexpr std::size_t kRows = 8;  // messages under way that a time line tells apart
+  static constexpr std::size_t kRows = 8;  // messages under way with a row of their own
   Timeline* timeline_;
   int first_row_;
   std::size_t arrived_ = 0;

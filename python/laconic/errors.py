@@ -2,7 +2,7 @@
 
 
 class Error(RuntimeError):
-    """Base of all errors of laconic; `code` says what kind it is.
+    """Base of all errors of laconic; `code` names the kind.
 
     >>> import laconic
     >>> laconic.Error("timeout", "rank 1 is missing").code

@@ -213,7 +213,7 @@ class Optimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step, the same one on every rank: collective unless the schedule says that it is silent."""
+        """One step, the same one on every rank: collective unless the schedule makes it a local one."""
         self._check_usable()
         loss = None
         if closure is not None:
@@ -273,7 +273,7 @@ class Optimizer(torch.optim.Optimizer):
         """As torch's. Called between backward and step() it skips the step, on all ranks.
 
         Where a coded exchange began during backward it cannot be undone: that step is finished on all ranks, gradients
-        are cleared, overlap ends, and laconic.Error says so. Training may go on; later steps can be skipped.
+        are cleared, overlap ends, and laconic.Error is raised. Training may go on; later steps can be skipped.
         """
         late = None
         if self._begun:

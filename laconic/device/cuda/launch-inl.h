@@ -24,8 +24,7 @@ inline cuda::Rows rows_of(std::span<const Range> ranges, std::size_t item) {
           .item = integer(item)};
 }
 
-// A row begins where the one before says, and has what is left until the end: so all of them are one
-// launch.
+// Rows are evenly spaced, equally long but for those that the end cuts: one launch takes them all.
 inline bool lie_regularly(std::span<const Range> ranges) {
   const cuda::Rows rows = rows_of(ranges, 1);
   for (std::size_t i = 0; i < ranges.size(); ++i) {

@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--only", default="", help="rows whose name holds this")
     parser.add_argument("--emulate", help="hold laconic's means back to a link such as 1gbit,50us (needs no root)")
-    parser.add_argument("--device", help="count also what this network device sends for our means: eth0, or what GLOO_SOCKET_IFNAME says")
+    parser.add_argument("--device", help="count also what this network device sends for our means: eth0, or that of GLOO_SOCKET_IFNAME")
     parser.add_argument("--sweep", action="store_true", help="means: every codec beside all_reduce, from 1 Ki elements to --elements (64 Mi)")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
