@@ -109,12 +109,14 @@ class BucketMeans:
     def state(self) -> dict[str, Any]:
         held, cuts = self._held()
         residuals = [tuple(part.clone() for part in held[place]) for place in sorted(held)]
-        return {"holders": self._holders, "residuals": residuals, "buckets": [cut._asdict() for cut in cuts]}
+        buckets = [cut._asdict() for cut in cuts]
+        return {"holders": self._holders, "places": sorted(held), "residuals": residuals, "buckets": buckets}
 
     def load(self, state: dict) -> None:
         """Goes on with what state() gave, in buckets that are cut as they were, until DDP has cut its own so."""
         self._buckets.clear()
-        self._residuals = dict(enumerate(state["residuals"]))
+        residuals = state["residuals"]
+        self._residuals = dict(zip(state.get("places", range(len(residuals))), residuals))  # without places: before they were kept
         self._holders = state["holders"]
         self._cuts = [Cut(**cut) for cut in state.get("buckets", [])]
         self._keeps_cuts = bool(self._cuts)

@@ -70,6 +70,6 @@ def resume(path: Any, optimizer: Optimizer) -> dict[str, Any]:
     own = torch.zeros(inner_state.count(leaves), dtype=torch.float64)
     _core.load_checkpoint(str(path), optimizer._core, own)
     if inner is not None:
-        inner.load_state_dict(inner_state.as_dict(leaves, own, inner.state_dict()["param_groups"]))
+        inner.load_state_dict(inner_state.as_dict(leaves, own, inner, inner.state_dict()["param_groups"]))
     finish_load(optimizer, None)
     return _from_text({name: value for name, value in _core.checkpoint_extra(str(path)).items() if name != _INNER})

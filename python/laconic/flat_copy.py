@@ -10,7 +10,7 @@ from torch import Tensor
 from . import _core
 from .arena import by_strides, dense_strides
 from .errors import InvalidArgument
-from .shards import local_of
+from .shards import Movers, local_of
 
 
 class FlatCopy:
@@ -40,6 +40,8 @@ class FlatCopy:
         ]
         for local, part in zip(self._locals(), self._parts):
             part.copy_(local)
+        self._movers = Movers()
+        self._movers.stay(parameters)
         self.note()
 
     def _locals(self) -> list[Tensor]:
@@ -91,6 +93,7 @@ class FlatCopy:
     def publish(self) -> None:
         for local, part in zip(self._locals(), self._parts):
             local.copy_(part)
+        self._movers.reshard()
         self.note()
 
     @torch.no_grad()
@@ -98,6 +101,7 @@ class FlatCopy:
         """Writes other flat weights to the parameters; publish() brings back those of the copy."""
         for i, local in enumerate(self._locals()):
             local.copy_(self._view(weights, i))
+        self._movers.reshard()
         self.note()
 
     def _view(self, weights: Tensor, i: int) -> Tensor:

@@ -33,9 +33,9 @@ def fsdp_hook(model: torch.nn.Module, state: CodecState) -> torch.nn.Module:
         raise InvalidArgument(f"{type(model).__name__} is not sharded: call torch.distributed.fsdp.fully_shard before")
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     mesh.ranks_of(parameters, [dist.get_rank()] if state._group is None else state._group.ranks)
-    for place, module in enumerate(modules):
+    for place, module in enumerate(modules):  # outer ones first: a parameter is of the innermost
         module.set_all_reduce_hook(_Mean(state, place))
-        state._places |= {id(parameter): place for parameter in module.parameters(recurse=False)}
+        state._places |= {id(parameter): place for parameter in module.parameters()}
     return model
 
 

@@ -11,6 +11,7 @@ from . import _core, agreement, groups, state
 from .errors import InvalidArgument
 from .flat_copy import FlatCopy
 from .optimizer import Optimizer
+from .shards import gradient_of
 
 _BETWEEN = (
     "ranks are apart between exchanges, and a write would count as learnt: call synchronize() before you write, or write in a "
@@ -180,6 +181,10 @@ class AroundInner(Optimizer):
         except BaseException:
             self._arena.note()  # what was moved was moved by the inner optimizer
             raise
+        if self._first and self._shards is not None:
+            parts = (gradient_of(p) for p in self._arena.parameters)
+            held = [torch.zeros(0) if part is None else part.detach().reshape(-1).float().cpu() for part in parts]
+            self._shards.refuse_different(self._arena.names, held, self._holders)
         self._advance(rates, touched)
         return loss
 

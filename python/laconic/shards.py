@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from torch import Tensor
@@ -40,7 +41,7 @@ class Movers:
 
     def __init__(self) -> None:
         self._of_fsdp: dict[int, Any] | None = None
-        self._modules: list[Any] = []  # FSDP's, that hold parameters which were moved or could not be
+        self._modules: list[Any] = []  # FSDP's, that hold these parameters
 
     def move(self, parameter: Any, home: Tensor) -> bool:
         """False: the parameter must keep its own memory, as FSDP pads it or cannot be asked."""
@@ -48,9 +49,7 @@ class Movers:
             parameter.data = home
             return True
         try:
-            kept, module = self._fsdp_parameters().get(id(parameter), (None, None))
-            if module is not None and module not in self._modules:
-                self._modules.append(module)
+            kept = self._kept(parameter)
             if kept is not None and (tuple(kept.padded_sharded_param_size) != tuple(home.shape) or kept.offload_to_cpu):
                 return False
             if kept is not None:
@@ -60,10 +59,23 @@ class Movers:
         parameter._local_tensor = home
         return True
 
+    def stay(self, parameters: list[Any]) -> None:
+        """They keep their memory; reshard() is for their modules too."""
+        for parameter in filter(is_shard, parameters):
+            with contextlib.suppress(ImportError, AttributeError):
+                self._kept(parameter)
+
     def reshard(self) -> None:
         """The weights changed: FSDP drops what it gathered of them, as after an evaluation, whose module stays whole."""
         for module in self._modules:
             module.reshard()
+
+    def _kept(self, parameter: Any) -> Any:
+        """FSDP's structure of a parameter, None where it has none."""
+        kept, module = self._fsdp_parameters().get(id(parameter), (None, None))
+        if module is not None and module not in self._modules:
+            self._modules.append(module)
+        return kept
 
     def _fsdp_parameters(self) -> dict[int, Any]:
         if self._of_fsdp is None:

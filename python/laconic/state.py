@@ -104,7 +104,7 @@ def load(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     if inner is None or "elsewhere" in saved.get("laconic", {}):
         return _load(optimizer, saved)
     before = inner.state_dict()
-    inner.load_state_dict(copy.deepcopy(inner_state.found_in(saved)))
+    inner.load_state_dict(copy.deepcopy(inner_state.found_in(saved, inner)))
     try:
         _load(optimizer, saved)
     except InvalidArgument:

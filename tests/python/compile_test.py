@@ -4,7 +4,7 @@ import warnings
 import torch
 import torch.distributed as dist
 from launch import over
-from models import flat, loss_of, network
+from models import Checkpointed, flat, loss_of, network
 from sharded import close, make, meshes, sharded, train, whole
 from torch.distributed.fsdp import fully_shard
 
@@ -13,9 +13,10 @@ import laconic
 
 @over(2)
 def test_a_compiled_module_overlaps_and_trains_as_a_plain_one(rank, ranks):
+    """Its activations are checkpointed."""
     ends = []
     for compiled in (True, False):
-        model = network()
+        model = Checkpointed() if compiled else network()
         run = torch.compile(model) if compiled else model
         optimizer = laconic.AdamW(model.parameters(), lr=1e-2)
         started, start = [], optimizer._start

@@ -2,6 +2,7 @@
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 import laconic
 
@@ -32,6 +33,17 @@ def train(model, optimizer, steps, rank, first=1):
 
 def flat(model):
     return torch.cat([p.detach().float().reshape(-1) for p in model.parameters()])
+
+
+class Checkpointed(nn.Module):
+    """The network, whose activations are computed again in backward."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = network()
+
+    def forward(self, x):
+        return self.layers[4](checkpoint(self.layers[:4], x, use_reentrant=False))
 
 
 class Crossed(nn.Module):

@@ -1,7 +1,6 @@
 """Ordinary programs: what people do with models and optimizers between and around steps."""
 import copy
 import io
-import re
 import tempfile
 import warnings
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from launch import HERE, ROOT, over, torchrun
+from launch import over
 from models import batch, flat, loss_of, network, train
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -461,22 +460,3 @@ def test_a_state_of_another_layout_is_an_error_that_names_both(rank, ranks):
             laconic.resume(folder[0] + "/checkpoint", other)
         laconic.resume(folder[0] + "/checkpoint", again)
         dist.barrier()
-
-
-# Memory.
-
-
-def documented_bytes():
-    """Bytes per parameter with 2 ranks, as docs/explanation/memory.md has them."""
-    table = (ROOT / "docs/explanation/memory.md").read_text().split("\n## PyTorch\n")[1].split("\n## ")[0]
-    return {name: int(total) for name, total in re.findall(r"^\| `(\w+)` \|.*\| (\d+) \|$", table, re.M)}
-
-
-@pytest.mark.parametrize("name", ["SGD", "AdamW", "Birder", "OneBitAdam", "ZeroOneAdam"])
-def test_a_run_needs_no_more_memory_than_is_documented(name):
-    elements, bucket = 20_000_000, 25
-    done = torchrun(2, HERE / "memory_program.py", name, elements)
-    peak = int(re.search(r"peak (\d+) MiB", done.stdout)[1])
-    gradient = 4  # torch's, of the only tensor
-    known = elements * (documented_bytes()[name] + gradient) / 2**20
-    assert known - bucket < peak < known + 5 * bucket

@@ -22,6 +22,10 @@ EXACT = dict(
     Lion=dict(lr=1e-3),
     LAMB=dict(lr=1e-2),
 )
+LOCAL = dict(
+    LocalSteps=dict(every=3),
+    DiLoCo=dict(every=4, outer_lr=0.9, codec="int4", delay=2),
+)
 
 
 def meshes(nodes=2, shards=2):
@@ -67,5 +71,6 @@ def close(mine, theirs, within=2e-6):
 
 
 def make(name, model, mesh, **more):
-    options = {**CODED, **EXACT}[name] | more
-    return getattr(laconic, name)(model.parameters(), process_group=mesh["node"].get_group(), **options)
+    options = {**CODED, **EXACT, **LOCAL}[name] | more
+    given = torch.optim.AdamW(model.parameters(), lr=1e-2) if name in LOCAL else model.parameters()
+    return getattr(laconic, name)(given, process_group=mesh["node"].get_group(), **options)

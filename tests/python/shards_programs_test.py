@@ -7,8 +7,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from launch import over
-from models import batch, flat, loss_of, network
-from sharded import CODED, EXACT, close, equal_everywhere, make, meshes, sharded, train, uneven, whole
+from models import Checkpointed, batch, flat, loss_of, network
+from sharded import CODED, EXACT, LOCAL, close, equal_everywhere, make, meshes, sharded, train, uneven, whole
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
@@ -119,6 +119,41 @@ def test_a_grad_scaler_skips_on_all_shards_and_nodes(rank, ranks):
 
 
 @over(4)
+def test_a_grad_scaler_skips_local_steps_on_all_shards_of_a_node(rank, ranks):
+    model, mesh = sharded(network)
+    optimizer = make("LocalSteps", model, mesh)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for step in range(1, 7):
+        optimizer.zero_grad()
+        scaler.scale(loss_of(model, step, rank)).backward()
+        if step == 2 and rank == 2:
+            optimizer._arena.parameters[0].grad.to_local().view(-1)[0] = torch.inf
+        scaler.step(optimizer)
+        scaler.update()
+    assert (optimizer.stats()["totals"]["skipped"], optimizer.stats()["step"]) == (rank // 2, 6)
+    assert optimizer.stats()["kind"] == "dense" and equal_everywhere(whole(model))
+
+
+@over(4)
+def test_local_steps_of_shards_are_those_of_whole_models(rank, ranks):
+    """Against DistributedDataParallel inside a node; an outer rule, and accumulation as FSDP does it."""
+    for make_model in (network, uneven):
+        model, mesh = sharded(make_model)
+        plain = nn.parallel.DistributedDataParallel(make_model(), process_group=mesh["shard"].get_group())
+        for one in (model, plain):
+            options = dict(every=3, outer="nesterov", process_group=mesh["node"].get_group())
+            optimizer = laconic.LocalSteps(torch.optim.AdamW(one.parameters(), lr=1e-2), **options)
+            for step in range(1, 10):
+                optimizer.zero_grad()
+                for part in range(2):
+                    if one is model:
+                        model.set_requires_gradient_sync(part == 1)
+                    (loss_of(one, 2 * step + part, rank) / 2).backward()
+                optimizer.step()
+        assert close(whole(model), flat(plain), 1e-5), make_model.__name__
+
+
+@over(4)
 def test_the_exchange_starts_during_backward(rank, ranks):
     """The bucket of the last layer is under way before the first layer has its gradient, in every method."""
     for name in ("AdamW", "ZeroOneAdam", "OneBitAdam", "Birder"):
@@ -149,16 +184,6 @@ def test_the_exchange_starts_during_backward(rank, ranks):
 
 @over(4)
 def test_activation_checkpointing_overlaps(rank, ranks):
-    from torch.utils.checkpoint import checkpoint
-
-    class Checkpointed(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layers = network()
-
-        def forward(self, x):
-            return self.layers[4](checkpoint(self.layers[:4], x, use_reentrant=False))
-
     model = Checkpointed()
     mesh = meshes()
     fully_shard(model, mesh=mesh["shard"])
@@ -174,19 +199,22 @@ def test_activation_checkpointing_overlaps(rank, ranks):
 @over(4)
 def test_an_evaluation_with_synced_weights_changes_nothing(rank, ranks):
     """FSDP leaves a module whole after a forward pass without backward; it must not train on with what it showed."""
-    ends = []
-    for evaluates in (True, False):
-        model, mesh = sharded(network)
-        optimizer = make("ZeroOneAdam", model, mesh)
-        for step in range(1, 16):
-            train(model, optimizer, 1, rank, step)
-            if evaluates:
-                with optimizer.synced(), torch.no_grad():
-                    shown = model(batch(100, 0)[0])
-                assert equal_everywhere(shown)
-        model.reshard()
-        ends.append(whole(model))
-    assert torch.equal(*ends) and optimizer.stats()["totals"]["silent"] > 0
+    for name in ("ZeroOneAdam", "DiLoCo"):
+        ends = []
+        for evaluates in (True, False):
+            model, mesh = sharded(network, layers=False)
+            optimizer = make(name, model, mesh)
+            for step in range(1, 16):
+                train(model, optimizer, 1, rank, step)
+                if evaluates:
+                    with torch.no_grad():
+                        model(batch(100, 0)[0])  # with its own weights
+                    with optimizer.synced(), torch.no_grad():
+                        shown = model(batch(100, 0)[0])
+                    assert equal_everywhere(shown)
+            model.reshard()
+            ends.append(whole(model))
+        assert torch.equal(*ends) and optimizer.stats()["totals"]["silent"] > 0, name
 
 
 # State.
@@ -200,7 +228,7 @@ def folder_of_all(rank):
 
 @over(4)
 def test_a_checkpoint_of_model_and_optimizer_resumes_exactly(rank, ranks):
-    for name in (*CODED, "AdamW"):
+    for name in (*CODED, *LOCAL, "AdamW"):
         model, mesh = sharded(uneven)
         optimizer = make(name, model, mesh)
         train(model, optimizer, 7, rank)
@@ -225,7 +253,7 @@ def test_a_checkpoint_of_model_and_optimizer_resumes_exactly(rank, ranks):
 @over(4)
 def test_another_number_of_nodes_and_another_sharding_go_on(rank, ranks):
     """Two nodes of two shards, then one node of four, then plain ranks: nothing is lost."""
-    for name in ("AdamW", "ZeroOneAdam", "OneBitAdam", "Birder"):
+    for name in ("AdamW", "ZeroOneAdam", "OneBitAdam", "Birder", *LOCAL):
         model, mesh = sharded(uneven)
         optimizer = make(name, model, mesh)
         train(model, optimizer, 8, rank)
@@ -242,17 +270,29 @@ def test_another_number_of_nodes_and_another_sharding_go_on(rank, ranks):
                 assert torch.equal(whole(again), saved)
                 mine, theirs = (moments(one) for one in (other, optimizer))
                 assert all(torch.equal(mine[i], theirs[i]) for i in theirs)
+            elif name in LOCAL:  # moments of nodes differ: their mean goes on
+                mine, theirs = (inner_moments(one) for one in (other, optimizer))
+                assert all(close(mine[i], theirs[i]) and bool(mine[i].any()) for i in theirs), name
             elif name != "ZeroOneAdam":
                 assert torch.equal(whole(again), saved), name
             train(again, other, 8, rank, 9)
             other.synchronize()
             assert equal_everywhere(whole(again)) and other.stats()["step"] == 16
         plain = uneven(seed=2)
-        other = getattr(laconic, name)(plain.parameters(), **{**CODED, **EXACT}[name])
+        given = torch.optim.AdamW(plain.parameters(), lr=1e-2) if name in LOCAL else plain.parameters()
+        other = getattr(laconic, name)(given, **{**CODED, **EXACT, **LOCAL}[name])
         dcp.load({"optimizer": laconic.Sharded(other, saved_in=folder)}, checkpoint_id=folder)
         train(plain, other, 4, rank, 9)
         other.synchronize()
         assert equal_everywhere(flat(plain))
+
+
+def inner_moments(optimizer):
+    """The mean over ranks of each whole moment of the inner AdamW."""
+    found = [state["exp_avg_sq"].full_tensor() for state in optimizer.inner.state.values()]
+    for moment in found:
+        dist.all_reduce(moment)
+    return {i: moment / dist.get_world_size() for i, moment in enumerate(found)}
 
 
 def moments(optimizer):

@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from launch import over
 from models import batch, flat, loss_of, network
-from sharded import CODED, EXACT, close, equal_everywhere, make, meshes, sharded, train, uneven, whole
+from sharded import CODED, EXACT, LOCAL, close, equal_everywhere, make, meshes, sharded, train, uneven, whole
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -29,7 +29,7 @@ def test_exact_methods_agree_with_the_plain_run(rank, ranks):
 @over(4)
 def test_coded_methods_end_with_byte_equal_nodes(rank, ranks):
     for make_model in (network, uneven):
-        for name in CODED:
+        for name in (*CODED, *LOCAL):
             model, mesh = sharded(make_model)
             optimizer = make(name, model, mesh, verify_every=1)
             before = loss_of(model, 100, 0, 64).item()
@@ -160,13 +160,14 @@ def test_nodes_that_exchange_other_shards_are_refused(rank, ranks):
 @over(4)
 def test_a_whole_parameter_beside_shards_is_refused_where_its_gradients_differ(rank, ranks):
     mesh = meshes()
-    model = network()
-    ignored = {model[4].bias}
-    fully_shard(model, mesh=mesh["shard"], ignored_params=ignored)
-    optimizer = make("AdamW", model, mesh)
-    loss_of(model, 1, rank).backward()
-    with pytest.raises(laconic.InvalidArgument, match="nobody averages it over the shards' mesh"):
-        optimizer.step()
+    for name in ("AdamW", "LocalSteps"):
+        model = network()
+        ignored = {model[4].bias}
+        fully_shard(model, mesh=mesh["shard"], ignored_params=ignored)
+        optimizer = make(name, model, mesh)
+        loss_of(model, 1, rank).backward()
+        with pytest.raises(laconic.InvalidArgument, match="nobody averages it over the shards' mesh"):
+            optimizer.step()
 
 
 # Tensor-parallel placements.
@@ -196,7 +197,7 @@ def test_replicated_parameters_stay_equal_over_their_mesh(rank, ranks):
     """Ranks of a tensor-parallel mesh see the same data."""
     mesh = meshes()
     node = rank // 2
-    for name in ("ZeroOneAdam", "Birder", "OneBitAdam", "DistributedLion", "AdamW"):
+    for name in ("ZeroOneAdam", "Birder", "OneBitAdam", "DistributedLion", "DiLoCo", "AdamW"):
         model = tensor_parallel(mesh["shard"])
         optimizer = make(name, model, mesh, verify_every=1)
         assert len(optimizer._numbers) == 2  # shards, and what is replicated
@@ -280,6 +281,56 @@ def test_fsdp_averages_between_nodes_by_a_codec(rank, ranks):
         ends[codec] = whole(model)
         assert equal_everywhere(ends[codec]), codec
     assert close(ends["fp32"], ends[None]) and close(ends["int8"], ends[None], 0.01) and close(ends["int4"], ends[None], 0.1)
+
+
+@over(4)
+def test_a_codec_hook_of_fsdp_accumulates_and_resumes(rank, ranks):
+    """The outermost module has no parameters of its own, and the unused one gets no gradient."""
+    mesh = meshes()
+
+    class Partly(nn.Module):
+        def __init__(self, seed):
+            super().__init__()
+            torch.manual_seed(seed)
+            self.unused, self.used = nn.Linear(16, 7), uneven(seed)
+
+        def forward(self, x):
+            return self.used(x)
+
+    def make_model(seed=1):
+        model = Partly(seed)
+        for layer in (model.unused, *model.used[::2], model.used[5]):
+            fully_shard(layer, mesh=mesh["shard"])
+        fully_shard(model, mesh=mesh["shard"])
+        state = laconic.CodecState("int4", feedback="full", process_group=mesh["node"].get_group())
+        return laconic.fsdp_hook(model, state), torch.optim.SGD(model.parameters(), lr=0.05), state
+
+    def go(model, optimizer, first):
+        for step in range(first, first + 4):
+            optimizer.zero_grad()
+            for part in range(2):
+                model.set_requires_gradient_sync(part == 1)
+                (loss_of(model, 2 * step + part, rank) / 2).backward()
+            optimizer.step()
+
+    model, optimizer, state = make_model()
+    go(model, optimizer, 1)
+    saved = state.state_dict()
+    assert any(bool(worker.any()) for worker, _ in saved["residuals"])
+    again, other, restored = make_model(2)
+    again.load_state_dict(model.state_dict())
+    restored.load_state_dict(saved)
+    go(model, optimizer, 5)
+    go(again, other, 5)
+    assert torch.equal(whole(model), whole(again)) and equal_everywhere(whole(model))
+    plain = nn.parallel.DistributedDataParallel(uneven())
+    one = torch.optim.SGD(plain.parameters(), lr=0.05)
+    for step in range(1, 9):
+        one.zero_grad()
+        for part in range(2):
+            (loss_of(plain, 2 * step + part, rank) / 2).backward()
+        one.step()
+    assert close(whole(model.used), flat(plain), 0.1)
 
 
 @over(4)

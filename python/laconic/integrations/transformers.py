@@ -2,18 +2,69 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import inspect
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback
 
-from .. import checkpoint, state
+from .. import checkpoint, optimizers, state
 from ..errors import InvalidArgument
 from ..optimizer import Optimizer
 from .training import Meter, hand_over, inner, refuse_clipping
 
 _FOLDER = "laconic"
+_WORDS = {"true": True, "false": False, "none": None}
+
+
+def optim(name: str, args: Any) -> tuple[type[Optimizer], dict[str, Any]]:
+    """A method by its name, with the settings of TrainingArguments, for Trainer(optimizer_cls_and_kwargs=...).
+
+    TrainingArguments(optim=...) takes the names of a closed enumeration, so the name comes here. The rest is where Trainer's
+    users have it: `learning_rate`; `adam_beta1`, `adam_beta2` and `adam_epsilon`, where they are not Trainer's defaults and
+    the method has them; `optim_args`, the method's other options as in "freeze_step=100,exchange=auto"; `max_steps`, if it
+    is set and no total_steps is given. Groups and their weight decay are Trainer's.
+    """
+    found = {method["name"]: method["python"] for method in optimizers.methods() if method["python"]}
+    if name not in found:
+        raise InvalidArgument(f"no method `{name}`: {', '.join(found)}")
+    made = getattr(optimizers, found[name])
+    known = inspect.signature(made).parameters
+    if "inner" in known:
+        raise InvalidArgument(
+            f"{found[name]} stands around a torch optimizer and exchanges no gradients, which Trainer's DistributedDataParallel "
+            "averages in every step: give a method that exchanges gradients"
+        )
+    defaults = {field.name: field.default for field in dataclasses.fields(args)}
+    changed = {field for field in ("adam_beta1", "adam_beta2", "adam_epsilon") if getattr(args, field) != defaults[field]}
+    options: dict[str, Any] = {"lr": args.learning_rate}
+    if "betas" in known and changed & {"adam_beta1", "adam_beta2"}:
+        options["betas"] = (args.adam_beta1, args.adam_beta2)
+    if "eps" in known and "adam_epsilon" in changed:
+        options["eps"] = args.adam_epsilon
+    if "total_steps" in known and args.max_steps > 0:
+        options["total_steps"] = args.max_steps
+    return made, options | _options_in(args.optim_args or "")
+
+
+def _options_in(text: str) -> dict[str, Any]:
+    given = [one.strip() for one in text.split(",") if one.strip()]
+    for one in given:
+        if "=" not in one:
+            raise InvalidArgument(f"optim_args has `{one}`: write name=value, with a comma between two")
+    return {name.strip(): _value(value.strip()) for name, value in (one.split("=", 1) for one in given)}
+
+
+def _value(text: str) -> Any:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
 
 
 class LaconicCallback(TrainerCallback):
@@ -21,6 +72,7 @@ class LaconicCallback(TrainerCallback):
 
         Trainer(..., optimizers=(optimizer, schedule), callbacks=[LaconicCallback()])
         Trainer(..., optimizer_cls_and_kwargs=(laconic.ZeroOneAdam, options), callbacks=[LaconicCallback()])
+        Trainer(..., optimizer_cls_and_kwargs=optim("zero-one-adam", arguments), callbacks=[LaconicCallback()])
 
     The optimizer takes over the gradients of Trainer's DistributedDataParallel. Trainer's own clipping is refused: give
     max_grad_norm to the optimizer. Evaluation, and the model in a checkpoint, have the synced weights. Trainer saves the
