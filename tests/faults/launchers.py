@@ -109,7 +109,7 @@ class Mpirun(Launcher):
         silent = re.search(rf"laconic: rank \d+: .*ranks? [\d, and]*\b{rank}\b.* did not (send|take) exchange", text) is not None
         silent = silent or "MPI_Comm_split did not end within" in text  # it does not say who is missing
         if kind == ALONE:  # mpirun may fail to unpack its own report of how a rank ended
-            return silent and ("errorcode 3" in text or "ORTE_ERROR_LOG: Data unpack" in text)
+            return silent and ("errorcode 3" in text or "ORTE_ERROR_LOG" in text)
         if kind.startswith("kill"):
             return codes == [128 + signal.SIGKILL] and f"process rank {rank}" in text and "signal 9" in text
         if kind.startswith("stop"):
