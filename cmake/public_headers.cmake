@@ -5,6 +5,7 @@ set(LACONIC_PUBLIC_HEADERS
   laconic/checkpoint/file.h
   laconic/checkpoint/safetensors.h
   laconic/collective/mean.h
+  laconic/collective/state_mirror.h
   laconic/collective/switching.h
   laconic/core/buffer.h
   laconic/core/error.h

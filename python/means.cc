@@ -7,7 +7,9 @@
 #include <type_traits>
 
 #include "laconic/collective/mean.h"
+#include "laconic/collective/state_mirror.h"
 #include "laconic/core/error.h"
+#include "laconic/device/memory.h"
 #include "laconic/transport/metered.h"
 #include "laconic/transport/threads.h"
 #include "python/optimizer.h"
@@ -91,11 +93,14 @@ MeanConfig config_of(const std::string& codec, std::size_t elements, const nb::k
 // A mean of its own: the whole chain below an optimizer, for comm hooks and measurements.
 class OneMean {
  public:
-  OneMean(const MeanConfig& config, Transport& transport, int ranks_per_node, int threads)
+  OneMean(const MeanConfig& config, Transport& transport, int ranks_per_node, int threads,
+          const std::string& device)
       : metered_(make_metered(transport, traffic_, std::max(0, ranks_per_node))),
         nodes_(make_nodes(*metered_, ranks_per_node)),
-        device_(make_host_device(threads)),
-        mean_(make_mean(config, nodes_, *device_)) {}
+        device_(make_device(device, threads)),
+        mean_(make_mean(config, nodes_, *device_)),
+        mirror_(*device_),
+        copy_(*device_, device_->is_host() ? 0 : config.elements) {}
   // The lock is taken again to let go of the groups that nodes were split into.
   ~OneMean() {
     nb::gil_scoped_release unlocked;
@@ -106,18 +111,48 @@ class OneMean {
   OneMean(const OneMean&) = delete;
   OneMean& operator=(const OneMean&) = delete;
 
-  void reduce(Floats values) { mean_->reduce(span_of(values)); }
-  std::vector<State> state() { return mean_->state(); }
+  // Memory of the host, or through a copy on a device that has its own.
+  void reduce(Floats values) {
+    if (device_->is_host() || values.size() != copy_.size())  // the latter is refused
+      return mean_->reduce(span_of(values));
+    device_->follow_caller(nullptr);
+    device_->release();
+    device_->bring(values.data(), copy_.data(), copy_.span().size_bytes());
+    reduce_in_order(copy_.span());
+    device_->bring_back(copy_.data(), values.data(), copy_.span().size_bytes());
+  }
+  // Memory of the device, in the order of the caller's stream.
+  void reduce_there(std::uintptr_t address, std::size_t elements, std::uintptr_t stream) {
+    device_->follow_caller(reinterpret_cast<void*>(stream));
+    reduce_in_order({reinterpret_cast<float*>(address), elements});
+  }
+  // Values of the host; what is written there counts from restored() on.
+  std::vector<State> state() { return mirror_.show(mean_->state()); }
+  void restored() { mirror_.take_up(); }
   std::string describe() const { return mean_->describe(); }
+  // Empty: the CPU.
+  std::string device() const { return device_->is_host() ? "" : device_->describe(); }
   std::uint64_t bytes() const { return traffic_.total().bytes(); }
-  std::uint64_t bad_blocks() const { return mean_->bad_blocks(); }
+  std::uint64_t bad_blocks() {
+    device_->settle();
+    return mean_->bad_blocks();
+  }
 
  private:
+  void reduce_in_order(std::span<float> values) {
+    device_->mark(0);
+    device_->wait(0);
+    mean_->reduce(values);
+    device_->release();
+  }
+
   Traffic traffic_;
   std::unique_ptr<Transport> metered_;
   Nodes nodes_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Mean> mean_;
+  StateMirror mirror_;
+  Memory<float> copy_;  // of values of the host, where the device has memory of its own
 };
 
 // Those that average gradients: nothing is left out, or it is kept as a residual.
@@ -125,7 +160,8 @@ std::vector<std::string> gradient_codecs() {
   const auto alone = make_threads(1);
   std::vector<std::string> all;
   for (const std::string_view codec : mean_codecs()) {
-    OneMean mean({.codec = std::string(codec), .elements = 1}, *alone.front(), kFlat, 1);
+    OneMean mean({.codec = std::string(codec), .elements = 1}, *alone.front(), kFlat, 1,
+                 "cpu");
     if (is_exact(codec) || !mean.state().empty()) all.emplace_back(codec);
   }
   return all;
@@ -139,14 +175,18 @@ void bind_means(nb::module_& module) {
       .def(
           "__init__",
           [](OneMean* self, const std::string& codec, std::size_t elements, Transport& transport,
-             int ranks_per_node, int threads, const nb::kwargs& options) {
+             int ranks_per_node, int threads, const std::string& device,
+             const nb::kwargs& options) {
             const MeanConfig config = config_of(codec, elements, options);
             nb::gil_scoped_release unlocked;
-            new (self) OneMean(config, transport, ranks_per_node, threads);
+            new (self) OneMean(config, transport, ranks_per_node, threads, device);
           },
           "codec"_a, "elements"_a, "transport"_a, nb::kw_only(), "ranks_per_node"_a = 0,
-          "threads"_a = 1, "options"_a, nb::keep_alive<1, 4>())
+          "threads"_a = 1, "device"_a = "cpu", "options"_a, nb::keep_alive<1, 4>())
       .def("reduce", &OneMean::reduce, nb::arg("values").noconvert(), Release())
+      .def("reduce", &OneMean::reduce_there, "address"_a, "elements"_a, "stream"_a, Release())
+      .def("restored", &OneMean::restored, Release())
+      .def_prop_ro("device", &OneMean::device)
       .def("state", [](nb::object self) { return pieces(nb::cast<OneMean&>(self).state(), self); })
       .def("describe", &OneMean::describe)
       .def_prop_ro("bytes_sent", &OneMean::bytes)

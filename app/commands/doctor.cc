@@ -190,11 +190,14 @@ json software() {
                           "(`./run build` installs torch); bench, plan and doctor do without"}};
 }
 
-// Opens the first GPU and compares its kernels with the CPU, bit for bit.
+// Opens the first GPU, compares its kernels with the CPU, bit for bit, and measures them.
 json gpu() {
   try {
     const DeviceReport report = check_device("cuda");
+    json speeds = json::object();
+    for (const KernelSpeed& one : report.speeds) speeds[one.kernel] = one.gb_per_second;
     return {{"name", report.name},
+            {"gb_per_second", speeds},
             {"identity", report.identity},
             {"checks", report.checks.size()},
             {"equal", report.equal},
@@ -211,6 +214,9 @@ void print(const json& all) {
   fmt::print("mpi        {}\n", all["software"]["mpi"].get<std::string>());
   fmt::print("torch      {}\n", all["software"]["torch"].get<std::string>());
   fmt::print("gpu        {}\n", all["gpu"]["text"].get<std::string>());
+  const json speeds = all["gpu"].value("gb_per_second", json::object());
+  for (const auto& [kernel, speed] : speeds.items())
+    fmt::print("  {:<24}{:>9.1f} GB/s\n", kernel, speed.get<double>());
   print_network(all["network"]);
   if (all.contains("group")) print_links(all["group"]);
 }

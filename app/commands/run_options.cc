@@ -53,8 +53,8 @@ void add_run_options(CLI::App& command, RunOptions& options) {
   group = "Ranks and network";
   add("--threads", "run.threads", "Threads per rank (default: cores/ranks)")->type_name("N");
   add("--device", "optimizer.device",
-      "Where the optimizer's passes run: cpu, cuda or cuda:k; emulated: the GPU's kernels on the "
-      "CPU, for tests (default cpu)")
+      "Where model and optimizer are: cpu, cuda or cuda:k; emulated: the GPU's kernels on the CPU, "
+      "for tests (default cpu)")
       ->type_name("NAME");
   add("--emulate", "run.emulate", "A slow network, e.g. 100mbit or 1gbit,50us")
       ->type_name("RATE[,LATENCY]");

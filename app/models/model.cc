@@ -156,8 +156,8 @@ std::int64_t counted(const torch::Tensor& targets) {
 }
 
 torch::Tensor summed_loss(const torch::Tensor& logits, const torch::Tensor& targets) {
-  return at::cross_entropy_loss(logits.flatten(0, -2), targets.flatten(), {}, at::Reduction::Sum,
-                                data::kIgnored);
+  return at::cross_entropy_loss(logits.flatten(0, -2), targets.to(logits.device()).flatten(), {},
+                                at::Reduction::Sum, data::kIgnored);
 }
 
 }  // namespace
@@ -176,7 +176,9 @@ torch::Tensor Network::dropout(const torch::Tensor& x, double p) {
   if (!is_training() || p == 0) return x;
   if (!generator_.defined())
     fail(Code::kInvalidArgument, "dropout of {} without a seed: call reseed before each step", p);
-  return x * torch::empty_like(x).bernoulli_(1 - p, generator_).div_(1 - p);
+  // Drawn by the host: the same elements on every device.
+  const auto kept = torch::empty_like(x, torch::kCPU).bernoulli_(1 - p, generator_).div_(1 - p);
+  return x * kept.to(x.device());
 }
 
 std::vector<std::string> model_names() {
@@ -215,7 +217,7 @@ torch::Tensor loss_of(const torch::Tensor& logits, const torch::Tensor& targets)
 Score score_of(const torch::Tensor& logits, const torch::Tensor& targets) {
   const torch::NoGradGuard no_gradients;
   return {.loss = summed_loss(logits, targets).item<double>(),
-          .correct = (logits.argmax(-1) == targets).sum().item<std::int64_t>(),
+          .correct = (logits.argmax(-1).cpu() == targets).sum().item<std::int64_t>(),
           .targets = counted(targets)};
 }
 

@@ -14,6 +14,8 @@ class Network : public ::torch::nn::Module {
  public:
   // Images or tokens to logits: [n, classes], or [n, length, vocabulary].
   virtual ::torch::Tensor forward(const ::torch::Tensor& inputs) = 0;
+  // Where its parameters are.
+  ::torch::Device device() const { return parameters().front().device(); }
   // Before each training step: dropout is then a pure function of (seed, rank, step).
   void reseed(std::uint32_t seed, int rank, std::int64_t step);
 
@@ -45,6 +47,8 @@ std::shared_ptr<Network> make_blank_model(const ModelConfig& config, const data:
 // Tensors that view the batch's memory.
 ::torch::Tensor inputs_of(const data::Batch& batch, const data::DataShape& shape);
 ::torch::Tensor targets_of(const data::Batch& batch, const data::DataShape& shape);
+
+// Targets are those of a batch, in memory of the host; logits are where the network is.
 
 // Mean cross-entropy over the targets that count; 0 if none does.
 ::torch::Tensor loss_of(const ::torch::Tensor& logits, const ::torch::Tensor& targets);

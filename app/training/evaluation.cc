@@ -37,9 +37,9 @@ Quality evaluate(models::Network& model, const data::Dataset& data, std::int64_t
       numbers.resize(static_cast<std::size_t>(std::min(batch, end - at)));
       std::iota(numbers.begin(), numbers.end(), at);
       data.read(data::Split::kValidation, numbers, 0, read);
+      const auto inputs = models::inputs_of(read, data.shape()).to(model.device());
       const models::Score score =
-          models::score_of(model.forward(models::inputs_of(read, data.shape())),
-                           models::targets_of(read, data.shape()));
+          models::score_of(model.forward(inputs), models::targets_of(read, data.shape()));
       mine.loss += score.loss;
       mine.correct += static_cast<double>(score.correct);
       mine.targets += static_cast<double>(score.targets);

@@ -5,7 +5,7 @@ namespace laconic::app::training {
 std::vector<double> pack_buffers(const ::torch::nn::Module& module) {
   std::vector<double> all;
   for (const auto& buffer : module.buffers()) {
-    const auto flat = buffer.to(::torch::kFloat64).contiguous();
+    const auto flat = buffer.to(::torch::kCPU, ::torch::kFloat64).contiguous();
     all.insert(all.end(), flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
   }
   return all;

@@ -11,6 +11,7 @@
 #include "app/report/progress.h"
 #include "app/report/tensorboard.h"
 #include "app/training/control.h"
+#include "app/training/device.h"
 #include "app/training/evaluation.h"
 #include "app/training/guard.h"
 #include "app/training/model_file.h"
@@ -47,6 +48,7 @@ std::shared_ptr<models::Network> initial_model(const Training& run) {
   ::at::set_num_threads(run.config.threads);
   auto model = models::make_model(run.config.model, run.data->shape(), run.config.seed);
   if (!run.config.init.empty()) read_model(run.config.init, *model, Names::kShared);
+  model->to(device_of(run.config.optimizer));
   model->train();
   return model;
 }
@@ -158,10 +160,11 @@ class Rank {
   std::uint64_t parameters() { return optimizer().model().weights.size(); }
 
   std::string describe() {
-    return fmt::format("{}, {}{}, {} {}, torch {} with {} thread(s) per rank",
+    return fmt::format("{}, {}{}, {} {} on {}, torch {} with {} thread(s) per rank",
                        optimizer().describe(), run_.engine,
                        config_.emulate.empty() ? "" : ", emulated network " + config_.emulate,
-                       config_.data.task, config_.model.name, TORCH_VERSION, config_.threads);
+                       config_.data.task, config_.model.name, place_of_model(config_.optimizer),
+                       TORCH_VERSION, config_.threads);
   }
 
   void step(std::int64_t t) {
@@ -176,8 +179,8 @@ class Rank {
           data::examples_of(order_, place, engine_.rank(), engine_.size(), config_.batch),
           static_cast<std::uint64_t>(place), batch_);
       const auto& shape = run_.data->shape();
-      const auto one = models::loss_of(model_->forward(models::inputs_of(batch_, shape)),
-                                       models::targets_of(batch_, shape));
+      const auto inputs = models::inputs_of(batch_, shape).to(model_->device());
+      const auto one = models::loss_of(model_->forward(inputs), models::targets_of(batch_, shape));
       one.backward();
       loss += one.item<double>() / config_.accumulate;
     }
@@ -348,7 +351,7 @@ class Rank {
 
   // Of the synced weights, which must be the same on all ranks.
   std::uint64_t agreed_hash() {
-    const std::uint64_t mine = hash64(std::as_bytes(optimizer().model().weights));
+    const std::uint64_t mine = hash64(std::as_bytes(optimizer().weights()));
     const std::vector<std::uint64_t> all = control_.transport().gather(mine);
     for (std::size_t r = 1; r < all.size(); ++r)
       if (all[r] != all[0])

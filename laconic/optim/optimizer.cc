@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "laconic/collective/state_mirror.h"
 #include "laconic/core/error.h"
 #include "laconic/optim/agreement.h"
 #include "laconic/optim/checks.h"

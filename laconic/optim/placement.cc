@@ -76,29 +76,13 @@ void Placement::fetch(std::span<const float> from, std::span<float> to_host) con
 
 void Placement::fetch_weights(std::span<const float> from, std::size_t begin,
                               std::span<float> to_host) const {
-  if (!copies_ || from.data() != weights_.data() + begin) return fetch(from, to_host);
-  if (!from.empty()) std::memcpy(to_host.data(), model_.weights.data() + begin, from.size_bytes());
-}
-
-std::vector<State> StateMirror::show(std::vector<State> states) {
-  if (device_.is_host()) return states;
-  const bool first = copies_.empty();
-  std::size_t next = 0;
-  for (State& one : states) {
-    if (one.of_host || one.values.empty()) continue;
-    if (first) copies_.push_back({one.values, Buffer<float>(one.values.size())});
-    Copy& copy = copies_[next++];
-    copy_from<float>(device_, copy.there, copy.here.span());
-    one.values = copy.here.span();
-    one.of_host = true;
+  const bool callers = from.data() == weights_.data() + begin;
+  if (callers && !copies_) {  // what the caller enqueued comes first
+    device_.mark(kWeights);
+    device_.wait(kWeights);
   }
-  shown_ = true;
-  return states;
-}
-
-void StateMirror::take_up() {
-  if (!std::exchange(shown_, false)) return;
-  for (const Copy& copy : copies_) copy_to<float>(device_, copy.here.span(), copy.there);
+  if (!callers || !copies_) return fetch(from, to_host);
+  if (!from.empty()) std::memcpy(to_host.data(), model_.weights.data() + begin, from.size_bytes());
 }
 
 }  // namespace laconic::inline optim

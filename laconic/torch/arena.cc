@@ -2,11 +2,13 @@
 
 #include <torch/csrc/autograd/variable.h>
 
-#include <algorithm>
 #include <map>
+#include <memory>
 #include <unordered_set>
 
+#include "laconic/core/buffer.h"
 #include "laconic/core/error.h"
+#include "laconic/torch/device.h"
 
 namespace laconic::torch {
 namespace {
@@ -27,8 +29,10 @@ void check_parameter(const std::string& name, const Tensor& p) {
   if (p.scalar_type() != ::torch::kFloat32)
     fail(Code::kInvalidArgument, "parameter {} is {}, only float32 is trained: use .to(kFloat32)",
          name, ::c10::toString(p.scalar_type()));
-  if (!p.device().is_cpu())
-    fail(Code::kInvalidArgument, "parameter {} is on {}, only the CPU is supported: use .to(kCPU)",
+  if (device_named(p.device()).empty())
+    fail(Code::kInvalidArgument,
+         "parameter {} is on {}, and there are kernels for the CPU and for CUDA: use .to(kCPU) or "
+         ".to(kCUDA)",
          name, p.device().str());
   if (p.layout() != ::torch::kStrided || !p.is_contiguous())
     fail(Code::kInvalidArgument,
@@ -45,6 +49,15 @@ void check_parameter(const std::string& name, const Tensor& p) {
          name);
 }
 
+// 0 throughout. That of the CPU is the library's own: aligned, in huge pages where it is large.
+Tensor flat_memory(std::size_t elements, const ::torch::Device& device) {
+  const auto count = static_cast<std::int64_t>(elements);
+  if (!device.is_cpu())
+    return ::torch::zeros({count}, ::torch::dtype(::torch::kFloat32).device(device));
+  const auto memory = std::make_shared<Buffer<float>>(elements);
+  return ::torch::from_blob(memory->data(), {count}, [memory](void*) {}, ::torch::kFloat32);
+}
+
 }  // namespace
 
 std::vector<NamedTensor> parameters_of(const ::torch::nn::Module& module) {
@@ -59,6 +72,12 @@ void check_parameters(std::span<const NamedTensor> parameters) {
   std::map<const char*, const NamedTensor*> by_address;
   for (const NamedTensor& one : parameters) {
     check_parameter(one.name, one.tensor);
+    if (one.tensor.device() != parameters.front().tensor.device())
+      fail(Code::kInvalidArgument,
+           "parameter {} is on {} and {} on {}: one DataParallel trains parameters of one device "
+           "(a process per GPU); use module.to(device)",
+           parameters.front().name, parameters.front().tensor.device().str(), one.name,
+           one.tensor.device().str());
     if (one.tensor.numel() == 0) continue;
     const char* begin = static_cast<const char*>(one.tensor.data_ptr());
     const auto next = by_address.lower_bound(begin);
@@ -83,9 +102,10 @@ Arena::Arena(std::vector<NamedTensor> parameters) : parameters_(std::move(parame
     ranges_.push_back({one.name, total, static_cast<std::size_t>(one.tensor.numel())});
     total += ranges_.back().count;
   }
-  weights_ = std::make_shared<Buffer<float>>(total);
-  gradient_ = std::make_shared<Buffer<float>>(total);
   const ::torch::NoGradGuard no_grad;
+  const ::torch::Device device = parameters_.front().tensor.device();
+  weights_ = flat_memory(total, device);
+  gradient_ = flat_memory(total, device);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     Tensor weights = view(weights_, i);
     weights.copy_(parameters_[i].tensor);
@@ -95,14 +115,14 @@ Arena::Arena(std::vector<NamedTensor> parameters) : parameters_(std::move(parame
   }
 }
 
-std::span<float> Arena::gradient(std::size_t parameter) const noexcept {
-  return gradient().subspan(ranges_[parameter].begin, ranges_[parameter].count);
-}
-
-Tensor Arena::view(const std::shared_ptr<Buffer<float>>& memory, std::size_t parameter) const {
-  return ::torch::from_blob(
-      memory->data() + ranges_[parameter].begin, parameters_[parameter].tensor.sizes(),
-      [memory](void*) {}, ::torch::kFloat32);
+// With counters of changes of its own: no view of torch's.
+Tensor Arena::view(const Tensor& memory, std::size_t parameter) const {
+  return ::at::for_blob(memory.data_ptr<float>() + ranges_[parameter].begin,
+                        parameters_[parameter].tensor.sizes())
+      .deleter([memory](void*) {})
+      .options(memory.options())
+      .target_device(memory.device())
+      .make_tensor();
 }
 
 bool Arena::attached(std::size_t parameter) const {
@@ -116,13 +136,13 @@ void Arena::take_home() {
     const auto& [name, tensor] = parameters_[i];
     const float* home = weights().data() + ranges_[i].begin;
     if (tensor.numel() == 0 || tensor.data_ptr() == home) continue;
-    if (tensor.scalar_type() != ::torch::kFloat32 || !tensor.device().is_cpu() ||
+    if (tensor.scalar_type() != ::torch::kFloat32 || tensor.device() != device() ||
         tensor.sizes() != gradients_[i].sizes())
       fail(Code::kInvalidArgument,
-           "parameter {} was replaced: it is {} of {} elements on {} now, and float32 of {} on the "
-           "CPU is trained; convert the module before it is given to DataParallel",
+           "parameter {} was replaced: it is {} of {} elements on {} now, and float32 of {} on {} "
+           "is trained; convert the module before it is given to DataParallel",
            name, ::c10::toString(tensor.scalar_type()), tensor.numel(), tensor.device().str(),
-           gradients_[i].numel());
+           gradients_[i].numel(), device().str());
     const ::torch::NoGradGuard no_grad;
     Tensor weights = view(weights_, i);
     weights.copy_(tensor);
@@ -132,7 +152,7 @@ void Arena::take_home() {
 
 bool Arena::has_gradient(std::size_t parameter) const {
   if (!attached(parameter)) return parameters_[parameter].tensor.grad().defined();
-  return std::ranges::any_of(gradient(parameter), [](float g) { return g != 0; });
+  return gradients_[parameter].any().item<bool>();
 }
 
 void Arena::take_gradient(std::size_t parameter) {

@@ -3,13 +3,10 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <algorithm>
-#include <cstring>
-
 #include "laconic/core/error.h"
-#include "laconic/kernels/dense.h"
 #include "laconic/optim/bucket_tracker.h"
 #include "laconic/torch/arena.h"
+#include "laconic/torch/device.h"
 #include "laconic/torch/replicas.h"
 #include "laconic/transport/agree.h"
 #include "laconic/transport/together.h"
@@ -48,9 +45,22 @@ std::vector<NamedTensor> grouped(std::vector<NamedTensor> parameters, DataParall
 }
 
 void check_copied(const char* what, const NamedTensor& one) {
-  if (!one.tensor.device().is_cpu() || one.tensor.layout() != ::torch::kStrided)
-    fail(Code::kInvalidArgument, "{} {} is sparse or on {}, only dense ones on the CPU are copied",
-         what, one.name, one.tensor.device().str());
+  if (device_named(one.tensor.device()).empty() || one.tensor.layout() != ::torch::kStrided)
+    fail(Code::kInvalidArgument,
+         "{} {} is sparse or on {}, only dense ones on the CPU or on CUDA are copied", what,
+         one.name, one.tensor.device().str());
+}
+
+// Where the optimizer works: where the parameters are; for those of the CPU, where it was asked to.
+std::string device_for(const std::string& asked, const ::torch::Device& of_parameters) {
+  const std::string here = device_named(of_parameters);
+  if (of_parameters.is_cpu()) return asked;
+  if (asked != "cpu" && asked != here && !(asked == "cuda" && of_parameters.is_cuda()))
+    fail(Code::kInvalidArgument,
+         "device = {} and parameters on {}: leave device out, it is the parameters', or move the "
+         "module with .to(device)",
+         asked, of_parameters.str());
+  return here;
 }
 
 Contents contents_of(const ::torch::nn::Module* module, DataParallelConfig& config) {
@@ -70,6 +80,8 @@ Contents contents_of(const ::torch::nn::Module* module, DataParallelConfig& conf
   if (all.trained.empty())
     fail(Code::kInvalidArgument, "the module has no parameter that requires a gradient");
   check_parameters(all.trained);
+  config.optimizer.device =
+      device_for(config.optimizer.device, all.trained.front().tensor.device());
   all.trained = grouped(std::move(all.trained), config);
   for (const NamedTensor& one : all.trained) all.lines.push_back(describe("parameter", one));
   return all;
@@ -101,7 +113,11 @@ struct DataParallel::Parts {
     });
     agree(world, contents.lines, "build the same model on every rank");
     arena = std::make_unique<Arena>(std::move(contents.trained));
-    world.broadcast(std::as_writable_bytes(arena->weights()), 0);
+    if (on_cpu()) {
+      world.broadcast(std::as_writable_bytes(arena->weights()), 0);
+    } else {
+      contents.copied.push_back({"weights", arena->flat_weights()});
+    }
     broadcast(world, contents.copied);
     optimizer = make_optimizer(config.optimizer,
                                {.weights = arena->weights(),
@@ -109,7 +125,8 @@ struct DataParallel::Parts {
                                 .groups = config.groups,
                                 .ranges = arena->ranges(),
                                 .may_rest = true,
-                                .watched = true},
+                                .watched = on_cpu(),  // a GPU's could only be hashed in a copy
+                                .on_device = !on_cpu()},
                                world);
     tracker = std::make_unique<BucketTracker>(tracker_of(arena->ranges(), *optimizer));
     for (std::size_t i = 0; i < parameters(); ++i)
@@ -121,6 +138,11 @@ struct DataParallel::Parts {
       hooks::set_post_acc_grad_hooks(parameter(i), nullptr);
   }
 
+  bool on_cpu() const { return arena->device().is_cpu(); }
+  // What torch enqueued here until now comes before what the optimizer does with it, and what torch
+  // enqueues here after step() comes after it.
+  void follow() const { optimizer->follow(current_stream(arena->device())); }
+
   std::size_t parameters() const { return arena->parameters().size(); }
   const Tensor& parameter(std::size_t i) const { return arena->parameters()[i].tensor; }
 
@@ -131,6 +153,7 @@ struct DataParallel::Parts {
       fail(Code::kInvalidArgument, "{} backward passes a step: it must be at least 1",
            backward_passes);
     arena->take_home();
+    follow();
     optimizer->begin(rate);
     begun = true;
     accumulate = backward_passes;
@@ -153,14 +176,14 @@ struct DataParallel::Parts {
     arena->take_gradient(i);
     if (!begun || !tracker->arrived(i)) return;
     scale(i);
+    follow();  // backward may run on a stream, and on a thread, of its own
     for (const int bucket : tracker->release(i)) optimizer->ready(bucket);
   }
 
   // The sum over backward passes becomes their mean.
   void scale(std::size_t i) const {
-    const std::span<float> gradient = arena->gradient(i);
-    if (accumulate > 1)
-      kernels::scale(gradient.data(), gradient.size(), 1.0F / static_cast<float>(accumulate));
+    const ::torch::NoGradGuard no_grad;
+    if (accumulate > 1) Tensor(arena->gradient(i)).mul_(1.0F / static_cast<float>(accumulate));
   }
 
   void step() {
@@ -174,12 +197,14 @@ struct DataParallel::Parts {
       absent ? optimizer->absent(i) : scale(i);
     }
     begun = false;
+    follow();
     optimizer->step();
     zero_gradient();
   }
 
   void zero_gradient() const {
-    std::memset(arena->gradient().data(), 0, arena->gradient().size_bytes());
+    const ::torch::NoGradGuard no_grad;
+    Tensor(arena->flat_gradient()).zero_();
     for (std::size_t i = 0; i < parameters(); ++i) arena->attach_gradient(i);
   }
 
@@ -231,20 +256,25 @@ const std::vector<NamedRange>& DataParallel::ranges() const noexcept {
   return parts_->arena->ranges();
 }
 
-DataParallel::Synced::Synced(DataParallel& parallel)
-    : parallel_(parallel), own_(parallel.parts_->arena->weights().size()) {
+DataParallel::Synced::Synced(DataParallel& parallel) : parallel_(parallel) {
   Parts& parts = *parallel.parts_;
   parts.refuse_inside_a_step("Synced");
   if (parts.shows_synced)
     fail(Code::kInvalidArgument, "the module shows the synced weights already: one Synced a time");
-  parts.optimizer->synced_weights(own_.span());
-  std::ranges::swap_ranges(own_.span(), parts.arena->weights());
+  const ::torch::NoGradGuard no_grad;
+  Tensor weights = parts.arena->flat_weights();
+  const Tensor synced = ::torch::empty_like(weights, ::torch::kCPU);
+  parts.follow();
+  parts.optimizer->synced_weights(
+      {synced.data_ptr<float>(), static_cast<std::size_t>(synced.numel())});
+  own_ = weights.clone();
+  weights.copy_(synced);
   parts.shows_synced = true;
 }
 
 DataParallel::Synced::~Synced() {
-  const std::span<float> weights = parallel_.parts_->arena->weights();
-  std::memcpy(weights.data(), own_.data(), weights.size_bytes());
+  const ::torch::NoGradGuard no_grad;
+  Tensor(parallel_.parts_->arena->flat_weights()).copy_(own_);
   parallel_.parts_->shows_synced = false;
 }
 

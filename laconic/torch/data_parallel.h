@@ -36,10 +36,12 @@ struct DataParallelConfig {
 //
 // Construction is collective: ranks compare names, shapes and types of what they built, parameters
 // and gradients become views of flat memory (in parameters() order, group by group, shared ones
-// once), and rank 0's weights and buffers go to everyone. Parameters must be dense float32 on the
-// CPU; those that require no gradient stay where they are. Parameters stay valid when this object
-// is gone. Weights move during backward, as soon as their gradient is complete, so nothing in the
-// graph may read a parameter behind autograd's back (e.g. through detach()). The caller keeps
+// once), and rank 0's weights and buffers go to everyone. Parameters must be dense float32, all on
+// the CPU or all on one GPU, where the optimizer then works too; those that require no gradient
+// stay where they are. Parameters stay valid when this object is gone. Weights move during
+// backward, as soon as their gradient is complete, so nothing in the graph may read a parameter
+// behind autograd's back (e.g. through detach()). On a GPU every call follows torch's current
+// stream, and what others write to the weights is not noticed (Model::watched). The caller keeps
 // `transport` alive. One thread at a time; objects of different threads know nothing of each other.
 class DataParallel {
  public:
@@ -54,7 +56,8 @@ class DataParallel {
   // mean.
   void begin(double lr, int accumulate = 1);
   // From now on steps begin by themselves, at their first gradient, with what `lr` then returns.
-  // Null: no longer.
+  // Null: no longer. REQUIRES: on a GPU, one rank per process, since torch runs the backward passes
+  // of all of them on one thread, and the first step begins together.
   void begin_with(std::function<double()> lr, int accumulate = 1);
   // After it: waits for what is still under way, moves the weights, zeroes the gradients.
   void step();
@@ -74,7 +77,7 @@ class DataParallel {
 
    private:
     DataParallel& parallel_;
-    Buffer<float> own_;
+    ::torch::Tensor own_;
   };
 
   Optimizer& optimizer() noexcept;

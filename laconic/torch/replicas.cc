@@ -23,7 +23,7 @@ Buffer<std::byte> packed(std::span<const NamedTensor> tensors) {
   Buffer<std::byte> bytes(total);
   std::byte* to = bytes.data();
   for (const NamedTensor& one : tensors) {
-    const Tensor dense = one.tensor.detach().contiguous();
+    const Tensor dense = one.tensor.detach().cpu().contiguous();
     if (dense.nbytes() != 0) std::memcpy(to, dense.data_ptr(), dense.nbytes());
     to += padded(dense.nbytes());
   }

@@ -14,7 +14,7 @@ std::string describe(const char* what, const NamedTensor& one);
 
 // All of these are collective.
 
-// Dense CPU tensors become rank 0's, in one exchange.
+// Dense tensors become rank 0's, in one exchange. Those of a GPU go through memory of the host.
 void broadcast(Transport& world, std::span<const NamedTensor> tensors);
 // Floating-point tensors become their mean, added in double in the order of ranks, others rank 0's;
 // the same bits everywhere, in one exchange.

@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from . import _core
+from . import _core, accelerator
 from .errors import InvalidArgument
 from .shards import Movers, as_part_of, gradient_of, is_shard, local_of
 
@@ -22,7 +22,7 @@ def check_parameter(parameter: Tensor, name: str) -> None:
             f"{name} is sharded by FSDP's first version ({type(parameter).__name__}): shard with "
             "torch.distributed.fsdp.fully_shard, or use DistributedDataParallel with laconic.ddp"
         )
-    if parameter.device.type not in ("cpu", "cuda"):
+    if accelerator.name_of(parameter.device) is None:
         raise InvalidArgument(
             f"{name} is on {parameter.device}: laconic has kernels for the CPU and for CUDA, and does not go through the "
             "CPU silently; move the model to one of them"
@@ -56,7 +56,8 @@ class _OnGpu:
         return self._all.data_ptr()
 
     def part(self, begin: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
-        return self._all.as_strided(shape, strides, begin)
+        # .data: with a count of writes of its own, by which overlap knows whether a gradient was changed.
+        return self._all.as_strided(shape, strides, begin).data
 
 
 def dense_strides(parameter: Tensor) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from . import _core
+from . import _core, accelerator
 from .errors import InvalidArgument
 from .transport import Group
 
@@ -25,53 +25,64 @@ class Cut(NamedTuple):
 
 
 class _Bucket:
-    """The mean of parameters that lie one behind the other. `parts` and `scalars` are its memory."""
+    """The mean of parameters that lie one behind the other. `scalars` are its memory."""
 
     def __init__(self, places: list[int], sizes: list[int], mean: _core.Mean) -> None:
         self.places, self.sizes, self.mean = places, sizes, mean
         self.exchanges = 0
         self.holders = 0  # ranks that hold a worker residual of an element
         self.scalars: dict[str, Tensor] = {}
-        self.parts: dict[str, tuple[int, Tensor]] = {}  # begin and values, by how they lie over the ranks
-        for name, spread, begin, values, _ in mean.state():
+        for name, spread, _, values, _ in mean.state():
             if spread == "scalar":
                 self.scalars[name] = torch.from_dlpack(values)
-            else:
-                self.parts[spread] = begin, torch.from_dlpack(values)
+        self.ranges = {spread: [begin, values.numel()] for spread, (begin, values) in self._parts().items()}
+
+    def _parts(self) -> dict[str, tuple[int, Tensor]]:
+        """Begin and values of residuals, by how they lie over the ranks; what is written counts after restored()."""
+        every = self.mean.state()
+        return {spread: (begin, torch.from_dlpack(v)) for _, spread, begin, v, _ in every if spread != "scalar"}
 
     def reduce(self, values: Tensor) -> None:
-        self.mean.reduce(values)
+        if values.device.type == "cpu":
+            self.mean.reduce(values)
+        else:
+            self.mean.reduce(values.data_ptr(), values.numel(), accelerator.current_stream(values.device))
         self.exchanges += 1
 
     def cut(self) -> Cut:
         scalars = {name: values.tolist() for name, values in self.scalars.items()}
-        ranges = {spread: [begin, values.numel()] for spread, (begin, values) in self.parts.items()}
-        return Cut(self.places, self.exchanges, scalars, ranges)
+        return Cut(self.places, self.exchanges, scalars, self.ranges)
 
     def residuals(self) -> dict[int, Residuals]:
         """Of each parameter, by place; 0 where this rank holds nothing."""
-        if not self.parts:
+        if not self.ranges:
             return {}
         whole = {spread: torch.zeros(sum(self.sizes)) for spread in ("mean", "owned")}
-        for spread, (begin, values) in self.parts.items():
+        for spread, (begin, values) in self._parts().items():
             whole[spread][begin : begin + values.numel()] = values
         return dict(zip(self.places, zip(whole["mean"].split(self.sizes), whole["owned"].split(self.sizes))))
 
     def take(self, worker: Tensor, server: Tensor) -> None:
         """What this rank holds of these residuals of the whole bucket."""
-        for spread, whole in (("mean", worker), ("owned", server)):
-            begin, values = self.parts[spread]
+        for spread, (begin, values) in self._parts().items():
+            whole = worker if spread == "mean" else server
             values.copy_(whole[begin : begin + values.numel()])
+        self.mean.restored()
 
 
 class BucketMeans:
     """The means of DDP's buckets, however DDP cuts them; parameters are known by their place, a number.
 
-    `group` is the Python side of `transport`; `options` are those of a mean.
+    `group` is the Python side of `transport`; `options` are those of a mean. Gradients of a GPU are averaged there, those
+    of the CPU on `device`.
     """
 
-    def __init__(self, transport: _core.Transport, group: Group | None, codec: str, options: dict[str, Any]) -> None:
+    def __init__(
+        self, transport: _core.Transport, group: Group | None, codec: str, options: dict[str, Any], device: str = "cpu"
+    ) -> None:
         self._transport, self._group, self._codec, self._options = transport, group, codec, options
+        self._asked, self._device = device, ""  # the latter from the first exchange on
+        self._side = accelerator.SideStream()
         self.ranks = 1 if group is None else group.size
         self.rank = 0 if group is None else group.rank
         self._buckets: dict[tuple[int, ...], _Bucket] = {}  # by places
@@ -84,10 +95,30 @@ class BucketMeans:
 
     def make(self, elements: int) -> _core.Mean:
         """A mean of so many elements. Collective."""
-        return _core.Mean(self._codec, elements, self._transport, **self._options)
+        return _core.Mean(self._codec, elements, self._transport, device=self._device or self._asked, **self._options)
 
-    def reduce(self, places: list[int], sizes: list[int], buffer: Tensor) -> None:
-        """The gradients of a bucket become their mean, in place. Collective."""
+    @property
+    def where(self) -> str:
+        """The device, where that is not the CPU."""
+        device = next((bucket.mean.device for bucket in self._buckets.values()), "")
+        return f", on {device}" if device else ""
+
+    def reduce(self, places: list[int], sizes: list[int], buffer: Tensor, mark: Any = None) -> None:
+        """The gradients of a bucket become their mean, in place. Collective. `mark`: accelerator.SideStream.mark()."""
+        self._check_device(buffer)
+        with self._side.after(mark, buffer.device):
+            self._reduce(places, sizes, buffer)
+
+    def _check_device(self, buffer: Tensor) -> None:
+        now = accelerator.name_for(self._asked, buffer.device)
+        if self._device not in ("", now):
+            raise InvalidArgument(
+                f"gradients are on {now} and were on {self._device} in the exchange before: move the model before its first "
+                "one, or load this state into another one"
+            )
+        self._device = now
+
+    def _reduce(self, places: list[int], sizes: list[int], buffer: Tensor) -> None:
         buckets = self._buckets_of(places, sizes)
         if [bucket.places for bucket in buckets] == [places]:
             values = buffer if buffer.dtype == torch.float32 else buffer.float()
@@ -189,7 +220,7 @@ class BucketMeans:
 
     def _carry(self, bucket: _Bucket, as_it_was: bool) -> None:
         carried = [self._residuals.pop(place, None) for place in bucket.places]
-        if not bucket.parts or not any(carried):
+        if not bucket.ranges or not any(carried):
             return
         for place, size, both in zip(bucket.places, bucket.sizes, carried):
             if both is not None and both[0].numel() != size:

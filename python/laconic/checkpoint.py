@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _PLAIN = (bool, int, float, type(None))  # beside text, of what save takes
 _JSON = "laconic.json"  # names those of `extra` that are no text
 _INNER = "laconic.inner"  # lists the inner optimizer's state, which each rank saves as numbers
+_RUNS = "laconic.runs"  # what ran: the device, and how it was checked
 
 
 def save(path: Any, optimizer: Optimizer, extra: dict[str, Any] | None = None) -> None:
@@ -34,7 +35,7 @@ def save(path: Any, optimizer: Optimizer, extra: dict[str, Any] | None = None) -
     """
     resharding.refuse(optimizer, "laconic.save")
     optimizer._take_up_weights()
-    text, own = _as_text(extra or {}), torch.zeros(0, dtype=torch.float64)
+    text, own = _as_text(extra or {}) | {_RUNS: optimizer.describe()}, torch.zeros(0, dtype=torch.float64)
     if optimizer._inner is not None:
         leaves = inner_state.plan(optimizer._inner, optimizer._group)
         text[_INNER], own = json.dumps(leaves), inner_state.numbers(optimizer._inner, leaves)
@@ -43,7 +44,7 @@ def save(path: Any, optimizer: Optimizer, extra: dict[str, Any] | None = None) -
 
 def _as_text(extra: dict[str, Any]) -> dict[str, str]:
     for name, value in extra.items():
-        if not isinstance(name, str) or name in (_JSON, _INNER) or not isinstance(value, (str, *_PLAIN)):
+        if not isinstance(name, str) or name in (_JSON, _INNER, _RUNS) or not isinstance(value, (str, *_PLAIN)):
             wanted = "names are text, values text, numbers, True, False or None"
             raise InvalidArgument(f"extra has {name!r}: {value!r}; {wanted}")
     others = [name for name, value in extra.items() if not isinstance(value, str)]
@@ -65,6 +66,7 @@ def resume(path: Any, optimizer: Optimizer) -> dict[str, Any]:
     """
     resharding.refuse(optimizer, "laconic.resume")
     optimizer._arena.take_home(started=False)
+    optimizer._follow()
     inner = optimizer._inner
     leaves = [] if inner is None else json.loads(_core.checkpoint_extra(str(path)).get(_INNER, "[]"))
     own = torch.zeros(inner_state.count(leaves), dtype=torch.float64)
@@ -72,4 +74,5 @@ def resume(path: Any, optimizer: Optimizer) -> dict[str, Any]:
     if inner is not None:
         inner.load_state_dict(inner_state.as_dict(leaves, own, inner, inner.state_dict()["param_groups"]))
     finish_load(optimizer, None)
-    return _from_text({name: value for name, value in _core.checkpoint_extra(str(path)).items() if name != _INNER})
+    extra = _core.checkpoint_extra(str(path))
+    return _from_text({name: value for name, value in extra.items() if name not in (_INNER, _RUNS)})

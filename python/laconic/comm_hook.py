@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from . import _core, agreement, arguments, transport
+from .accelerator import SideStream
 from .bucket_means import BucketMeans
 from .errors import InvalidArgument
 
@@ -43,6 +44,8 @@ class CodecState:
         process_group: of the ranks that train together; None: all
         ranks_per_node: exact means inside nodes of so many ranks, coded ones between nodes; auto: of a machine; None:
             coded between all ranks
+        device: where gradients of the CPU are averaged: cpu, or emulated, the GPU's kernels on the CPU, for tests; those of a
+            GPU are averaged there
         timeout: a timedelta; None: the process group's
 
     >>> import laconic
@@ -65,6 +68,7 @@ class CodecState:
         scale_norm: str = "l2",
         process_group: Any = None,
         ranks_per_node: int | str | None = None,
+        device: str = "cpu",
         timeout: timedelta | None = None,
     ) -> None:
         options = dict(
@@ -82,7 +86,7 @@ class CodecState:
         of_mean = {n: v for n, v in self._options.items() if n != "codec"}
         of_mean["ranks_per_node"] = arguments.nodes(ranks_per_node)
         over, self._group = transport.connect(process_group, timeout)
-        self._means = BucketMeans(over, self._group, codec, of_mean)
+        self._means = BucketMeans(over, self._group, codec, of_mean, device)
         try:
             self._runs = self._check(ranks_per_node)
         except BaseException:
@@ -120,8 +124,8 @@ class CodecState:
         return f"{codec} mean of gradients {fed_back} feedback"
 
     def describe(self) -> str:
-        """What really runs: codec, feedback, ranks."""
-        return self._runs
+        """What really runs: codec, feedback, ranks; the device from the first exchange on."""
+        return self._runs + self._queue.submit(lambda: self._means.where).result()
 
     @property
     def bad_blocks(self) -> int:
@@ -135,7 +139,9 @@ class CodecState:
         index = bucket.index()
         again = self._backward >= 0 and index in self._given  # a second module in one backward pass
         self._given.add(index)
-        outcome = self._queue.submit(self._reduce, bucket.parameters(), bucket.buffer(), bucket.is_last(), again)
+        buffer = bucket.buffer()
+        mark = SideStream.mark(buffer.device)
+        outcome = self._queue.submit(self._reduce, bucket.parameters(), buffer, mark, bucket.is_last(), again)
         self._outcomes.append(outcome)
         done: torch.futures.Future = torch.futures.Future()
         outcome.add_done_callback(done.set_result)
@@ -155,17 +161,15 @@ class CodecState:
         for outcome in outcomes:
             outcome.result()
 
-    def _reduce(self, parameters: list[torch.Tensor], buffer: torch.Tensor, last: bool, again: bool) -> torch.Tensor:
-        self._check_bucket(parameters, buffer, again)
+    def _reduce(self, parameters: list[torch.Tensor], buffer: torch.Tensor, mark: Any, last: bool, again: bool) -> torch.Tensor:
+        self._check_bucket(parameters, again)
         places = [self._places.setdefault(id(parameter), len(self._places)) for parameter in parameters]
         sizes = [parameter.numel() for parameter in parameters]
-        self._means.reduce(places, sizes, buffer)
+        self._means.reduce(places, sizes, buffer, mark)
         self._complete = self._complete or last
         return buffer
 
-    def _check_bucket(self, parameters: list[torch.Tensor], buffer: torch.Tensor, again: bool) -> None:
-        if buffer.device.type != "cpu":
-            raise InvalidArgument(f"gradients are on {buffer.device}: laconic averages those on the CPU only")
+    def _check_bucket(self, parameters: list[torch.Tensor], again: bool) -> None:
         if again or self._complete and any(id(parameter) not in self._places for parameter in parameters):
             raise InvalidArgument(
                 f"one {type(self).__name__} serves two modules: its residuals belong to the parameters of the first; "
@@ -210,6 +214,7 @@ class OneBitState(CodecState):
         scale_block: int = 4096,
         scale_norm: str = "l2",
         ranks_per_node: int | str | None = None,
+        device: str = "cpu",
         timeout: timedelta | None = None,
     ) -> None:
         super().__init__(
@@ -219,6 +224,7 @@ class OneBitState(CodecState):
             scale_norm=scale_norm,
             process_group=process_group,
             ranks_per_node=ranks_per_node,
+            device=device,
             timeout=timeout,
         )
 

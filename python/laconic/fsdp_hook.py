@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 from . import mesh
+from .accelerator import SideStream
 from .comm_hook import CodecState
 from .errors import InvalidArgument
 
@@ -46,10 +47,10 @@ class _Mean:
         self._state, self._place = state, place
 
     def __call__(self, gradients: Any) -> None:
-        if gradients.dtype != torch.float32 or gradients.device.type != "cpu":
+        if gradients.dtype != torch.float32:
             raise InvalidArgument(
-                f"FSDP reduces gradients as {gradients.dtype} on {gradients.device}: laconic codes float32 on the CPU; give "
+                f"FSDP reduces gradients as {gradients.dtype}: laconic codes float32; give "
                 "MixedPrecisionPolicy(reduce_dtype=torch.float32)"
             )
-        state = self._state
-        state._queue.submit(state._means.reduce, [self._place], [gradients.numel()], gradients).result()
+        state, mark = self._state, SideStream.mark(gradients.device)
+        state._queue.submit(state._means.reduce, [self._place], [gradients.numel()], gradients, mark).result()

@@ -43,7 +43,7 @@ class Shards:
         """Gradients of what several ranks hold must be equal on them; `holders` are the first ones of these parts."""
         if self.group is None:
             return
-        mine = [(_core.hash64(part) if part.numel() else 0) & (2**62 - 1) for part in parts]
+        mine = [(_core.hash64(part.cpu()) if part.numel() else 0) & (2**62 - 1) for part in parts]
         every = self.group.gather(torch.tensor([mine, holders])).tolist()
         for rank, (hashes, firsts) in enumerate(every):
             for name, value, first in zip(names, hashes, range(len(firsts))):

@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterable
 import torch
 import torch.distributed as dist
 
-from . import _core, agreement, groups, mesh, scaler, state, transport, writes
+from . import _core, accelerator, agreement, groups, mesh, scaler, state, transport, writes
 from .arena import Arena
 from .arguments import text
 from .errors import Error, InvalidArgument
@@ -114,7 +114,7 @@ class Optimizer(torch.optim.Optimizer):
         self._arena = arena
         where = [arena.weights, arena.gradient]
         if arena.on_gpu:
-            self._options["device"] = self._device_named(arena.device)
+            self._options["device"] = accelerator.name_for(self._options.get("device", "cpu"), arena.device)
             where = [*arena.addresses(), arena.elements]
         self._core = _core.Optimizer(
             self._options, *where, members.sizes, ranges, self._may_overlap(), not arena.on_gpu, self._transport,
@@ -137,19 +137,10 @@ class Optimizer(torch.optim.Optimizer):
         if self._index_of is not None:
             self._take_over({id(parameter): i for i, parameter in enumerate(parameters)})
 
-    def _device_named(self, device: torch.device) -> str:
-        """Where the core works: where the parameters are."""
-        asked = self._options.get("device", "cpu")
-        here = f"cuda:{device.index or 0}"
-        if asked not in ("cpu", "cuda", here):
-            raise InvalidArgument(f"device={asked} and parameters on {device}: leave device out, it is the parameters'")
-        return here
-
     def _follow(self) -> None:
         """The core waits for what torch's current stream does until now, and the stream for the core's next step."""
         if self._arena.on_gpu:
-            legacy = 1  # CU_STREAM_LEGACY: torch's default stream has the handle 0
-            self._core.follow(torch.cuda.current_stream(self._arena.device).cuda_stream or legacy)
+            self._core.follow(accelerator.current_stream(self._arena.device))
 
     _index_of: dict[int, int] | None = None  # under DistributedDataParallel: the parameters that it gives, by id
 
@@ -220,7 +211,6 @@ class Optimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self._take_in_unfrozen()
-        self._follow()
         self._take_up_weights()
         rates = self._rates()
         overlap = self._overlap
@@ -303,6 +293,7 @@ class Optimizer(torch.optim.Optimizer):
         )
 
     def _take_up_weights(self) -> None:
+        self._follow()
         writes.take_up(self)
 
     def _refuse_loneliness(self) -> None:
@@ -377,7 +368,6 @@ class Optimizer(torch.optim.Optimizer):
 
     def synchronize(self) -> None:
         """After it the weights are byte-equal on all ranks. Collective; costs nothing right after a sync."""
-        self._follow()
         self._take_up_weights()
         self._core.synchronize()
         self._arena.publish()
@@ -389,7 +379,6 @@ class Optimizer(torch.optim.Optimizer):
         arena = self._arena
         own = arena.weights.clone()
         if arena.on_gpu:
-            self._follow()
             host = torch.empty(arena.elements)
             self._core.synced_weights(host)
             arena.weights.copy_(host)

@@ -47,6 +47,7 @@ def _groups(optimizer: Optimizer) -> list[dict]:
 def _header(optimizer: Optimizer) -> dict[str, Any]:
     return {
         "config": optimizer._core.config(),
+        "runs": optimizer.describe(),
         "rank": optimizer._transport.rank,
         "ranks": optimizer._transport.size,
         "shapes": optimizer._arena.shapes,
@@ -183,6 +184,7 @@ def _load_weights(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
         weights.copy_(torch.cat(synced))
     else:
         optimizer._arena.read_back(optimizer._arena.written())
+    optimizer._follow()
 
 
 def _check(optimizer: Optimizer, saved: dict[str, Any]) -> None:

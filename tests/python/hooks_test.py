@@ -72,6 +72,24 @@ def test_every_codec_is_the_cores_mean(rank, ranks):
 
 
 @over(2)
+def test_the_kernels_of_gpus_give_the_cpus_means(rank, ranks):
+    for codec in _core.gradient_codecs():
+        of = []
+        for device in ("cpu", "emulated"):
+            model = nn.Linear(300, 7, bias=False)
+            nn.init.zeros_(model.weight)
+            wrapped, state = hooked(model, codec, device=device)
+            means = []
+            for rows, _ in gradients_of(ranks, 3):
+                model.weight.grad = None
+                wrapped(rows[rank]).sum().backward()
+                means.append(model.weight.grad.clone())
+            assert ("on emulated" in state.describe()) == (device == "emulated")
+            of.append((means, [part for both in state.state_dict()["residuals"] for part in both]))
+        assert all(torch.equal(a, b) for one in zip(*of) for a, b in zip(*one)), codec
+
+
+@over(2)
 def test_low_precision_gradients_are_averaged_in_float32(rank, ranks):
     over_ranks, group = transport.connect()
     for dtype in (torch.bfloat16, torch.float16):

@@ -281,6 +281,10 @@ def test_fsdp_averages_between_nodes_by_a_codec(rank, ranks):
         ends[codec] = whole(model)
         assert equal_everywhere(ends[codec]), codec
     assert close(ends["fp32"], ends[None]) and close(ends["int8"], ends[None], 0.01) and close(ends["int4"], ends[None], 0.1)
+    model, mesh = sharded(uneven)
+    state = laconic.CodecState("int4", feedback="full", process_group=mesh["node"].get_group(), device="emulated")
+    train(laconic.fsdp_hook(model, state), torch.optim.SGD(model.parameters(), lr=0.05), 12, rank)
+    assert torch.equal(whole(model), ends["int4"])
 
 
 @over(4)

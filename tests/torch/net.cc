@@ -38,20 +38,46 @@ Batch batch_of(std::int64_t step, int rank) {
 std::vector<float> weights_of(const ::torch::nn::Module& module) {
   std::vector<float> all;
   for (const auto& parameter : module.parameters()) {
-    const float* begin = parameter.data_ptr<float>();
-    all.insert(all.end(), begin, begin + parameter.numel());
+    const ::torch::Tensor host = parameter.detach().cpu();
+    const float* begin = host.data_ptr<float>();
+    all.insert(all.end(), begin, begin + host.numel());
   }
   return all;
 }
 
-Replica::Replica(Transport& transport, const OptimizerConfig& config)
+namespace {
+
+std::shared_ptr<Net> net_on(const ::torch::Device& device, int seed) {
+  auto net = std::make_shared<Net>(seed);
+  for (::torch::nn::Linear layer : {net->first, net->middle, net->last}) put_on(device, layer);
+  return net;
+}
+
+struct Opened : ::torch::nn::Module {
+  static auto& parameters_of(::torch::nn::Module& module) { return module.*(&Opened::parameters_); }
+};
+
+}  // namespace
+
+void put_on(const ::torch::Device& device, ::torch::nn::Linear& layer) {
+  const auto put = [&](const char* name, ::torch::Tensor& parameter) {
+    parameter = parameter.detach().to(device).requires_grad_();
+    Opened::parameters_of(*layer)[name] = parameter;
+  };
+  put("weight", layer->weight);
+  put("bias", layer->bias);
+}
+
+Replica::Replica(Transport& transport, const OptimizerConfig& config, ::torch::Device device)
     : world(transport),
-      net(std::make_shared<Net>(world.rank())),
+      net(net_on(device, world.rank())),
       parallel(net, {.optimizer = config, .groups = {}, .grouping = {}}, world) {}
 
 void Replica::step(std::int64_t t, double lr) {
   parallel.begin(lr);
-  loss_of(*net, batch_of(t, world.rank())).backward();
+  const Batch batch = batch_of(t, world.rank());
+  const ::torch::Device device = net->first->weight.device();
+  loss_of(*net, {batch.x.to(device), batch.y.to(device)}).backward();
   parallel.step();
 }
 

@@ -20,6 +20,9 @@ struct Net : ::torch::nn::Module {
   ::torch::nn::Linear first, middle, last;
 };
 
+// As Module::to(), which moves between the CPU and the backends that torch knows.
+void put_on(const ::torch::Device& device, ::torch::nn::Linear& layer);
+
 // All parameters and buffers follow from `seed`.
 void fill(::torch::nn::Module& module, int seed);
 
@@ -38,7 +41,8 @@ std::vector<float> weights_of(const ::torch::nn::Module& module);
 
 // DataParallel over a Net that every rank has filled differently.
 struct Replica {
-  explicit Replica(Transport& world, const OptimizerConfig& config);
+  Replica(Transport& world, const OptimizerConfig& config,
+          ::torch::Device device = ::torch::kCPU);
   // One step on the rank's own batch.
   void step(std::int64_t t, double lr = 0.01);
 

@@ -1,6 +1,5 @@
-#include <sys/mman.h>
-
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "laconic/device/cuda/driver.h"
+#include "laconic/device/cuda/emulated_memory.h"
 #include "laconic/device/cuda/kernels.h"
 
 // A stand-in for libcuda. Streams are queues that nobody works on until someone waits; then they
@@ -30,8 +30,6 @@ enum Result {
   kLost = 46,       // CUDA_ERROR_DEVICE_UNAVAILABLE
 };
 
-constexpr unsigned char kPoison = 0xA5;
-
 // True once what was enqueued before the record is done. A wait is for the record that was the last
 // one when it was enqueued.
 using Record = std::shared_ptr<bool>;
@@ -47,58 +45,6 @@ struct Operation {
 
 using Queue = std::deque<Operation>;
 
-// Device memory: out of the host's reach but while operations run.
-class DeviceMemory {
- public:
-  static constexpr std::size_t kSize = std::size_t{1} << 38, kGrain = std::size_t{1} << 16;
-
-  DeviceMemory()
-      : base_(static_cast<char*>(
-            mmap(nullptr, kSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {}
-
-  Address allocate(std::size_t bytes) {
-    const std::size_t size = (bytes + kGrain - 1) / kGrain * kGrain;
-    if (base_ == MAP_FAILED || bytes > limit_) return 0;
-    std::size_t at = used_;
-    auto& same = spare_[size];
-    if (same.empty()) {
-      if (size > kSize - used_) return 0;
-      used_ += size;
-    } else {
-      at = same.back();
-      same.pop_back();
-    }
-    pieces_[at] = size;
-    mprotect(base_ + at, size, PROT_READ | PROT_WRITE);
-    std::memset(base_ + at, kPoison, bytes);
-    mprotect(base_ + at, size, PROT_NONE);
-    return reinterpret_cast<Address>(base_ + at);
-  }
-  bool release(Address address) {
-    const std::size_t at = reinterpret_cast<char*>(address) - base_;
-    const auto found = pieces_.find(at);
-    if (found == pieces_.end()) return false;
-    madvise(base_ + at, found->second, MADV_DONTNEED);
-    spare_[found->second].push_back(at);
-    pieces_.erase(found);
-    return true;
-  }
-  // Every change stops the other threads for a moment, so one serves all that a wait runs.
-  void reach(bool wanted) {
-    if (used_ == 0 || reachable_ == wanted) return;
-    mprotect(base_, used_, wanted ? PROT_READ | PROT_WRITE : PROT_NONE);
-    reachable_ = wanted;
-  }
-  void limit(std::size_t bytes) { limit_ = bytes == 0 ? kSize : bytes - 1; }
-
- private:
-  char* base_;
-  bool reachable_ = false;
-  std::size_t used_ = 0, limit_ = kSize;
-  std::map<std::size_t, std::size_t> pieces_;              // offset, size
-  std::map<std::size_t, std::vector<std::size_t>> spare_;  // of a size: offsets
-};
-
 struct State {
   std::mutex mutex;
   std::mt19937 random{1};
@@ -106,7 +52,7 @@ struct State {
   Queue* last = nullptr;                         // whose operation was run last
   std::map<const char*, std::size_t> pinned;     // address, bytes
   std::multimap<const char*, std::size_t> read;  // pinned memory that copies have yet to read
-  DeviceMemory memory;
+  EmulatedMemory memory;
   bool lost = false;
   bool (*keeps)(bool of_stream) = nullptr;
 };
@@ -117,12 +63,6 @@ State& state() {
 }
 
 using Lock = std::lock_guard<std::mutex>;
-
-int enqueue(State& all, Stream stream, std::function<void()> run, Record after = nullptr) {
-  if (all.lost) return kLost;
-  all.streams[stream].push_back({std::move(after), std::move(run)});
-  return kSuccess;
-}
 
 // Runs one operation that is ready; false when there is none.
 bool advance(State& all) {
@@ -148,6 +88,18 @@ bool advance_until(State& all, const Done& done) {
   while (ran && !done()) ran = advance(all);
   all.memory.reach(false);
   return ran;
+}
+
+// CU_STREAM_LEGACY, torch's default stream: that of callers who work at once, on memory of the host
+// in place of a GPU's. What is enqueued there is done when the call returns.
+const Stream kLegacy = reinterpret_cast<Stream>(std::uintptr_t{1});
+
+int enqueue(State& all, Stream stream, std::function<void()> run, Record after = nullptr) {
+  if (all.lost) return kLost;
+  Queue& queue = all.streams[stream];
+  queue.push_back({std::move(after), std::move(run)});
+  if (stream == kLegacy) advance_until(all, [&queue] { return queue.empty(); });
+  return kSuccess;
 }
 
 bool is_pinned(const State& all, const void* at) {
