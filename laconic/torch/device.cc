@@ -1,7 +1,8 @@
 #include "laconic/torch/device.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <fmt/format.h>
+
+#include "laconic/core/error.h"
 
 namespace laconic::torch {
 

@@ -91,6 +91,29 @@ TEST_P(OnGpu, GradientsAreCollectedAsOnTheCpu) {
   });
 }
 
+// begin(), backward and step(), each on a stream that nothing else knows.
+TEST_P(OnGpu, EveryCallFollowsTheStreamThatIsCurrent) {
+  run([](Transport& world) {
+    Replica cpu(world, plain_config()), gpu(world, plain_config(), emulated_device());
+    for (int t = 1; t <= 8; ++t) {
+      cpu.step(t);
+      {
+        const OwnStream stream;
+        gpu.parallel.begin(0.01);
+      }
+      {
+        const OwnStream stream;
+        const Batch batch = batch_of(t, world.rank());
+        loss_of(*gpu.net, {batch.x.to(emulated_device()), batch.y.to(emulated_device())})
+            .backward();
+      }
+      const OwnStream stream;
+      gpu.parallel.step();
+      ASSERT_EQ(first_difference(weights_of(*gpu.net), weights_of(*cpu.net)), "") << t;
+    }
+  });
+}
+
 TEST_P(OnGpu, ParametersWithoutAGradientRest) {
   run([](Transport& world) {
     Replica gpu(world, plain_config(), emulated_device());
