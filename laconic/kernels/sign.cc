@@ -70,7 +70,6 @@ void Code(const float* p, const float* live, std::size_t count, float scale, flo
             : code_as<false, true>(p, live, count, scale, gain, e, bits);
 }
 
-// Nothing is prefetched here: the loads of a block that is in the cache leave memory to the next one.
 template <Norm kNorm, bool kMasked>
 HWY_INLINE void measure_sum(const float* a, const float* e, const float* live, std::size_t count,
                             Lanes& lanes) {
@@ -93,6 +92,8 @@ template <bool kMasked, bool kGain>
 HWY_INLINE void code_sum(const float* a, const float* e, const float* live, std::size_t count,
                          float scale, float gain, float* left, std::uint8_t* bits) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    prefetch_next_tile(a, i);
+    prefetch_next_tile(e, i);
     const auto value = sum_at<true, kMasked>(d, a, e, live, i);
     const auto coded = hn::CopySignToAbs(hn::Abs(hn::Set(d, scale)), value);
     auto residual = hn::Sub(value, coded);
