@@ -81,8 +81,9 @@ HWY_INLINE void draw_counters(const Schedule& schedule, std::uint32_t first, std
                            HWY_ATTR { return hn::MulEven(hn::BitCast(dw, a), hn::Set(dw, b)); };
   const auto high = [](V a) HWY_ATTR { return hn::ShiftRight<32>(a); };
   const auto low = [=](V a) HWY_ATTR { return hn::And(a, hn::Set(d, 0xFFFFFFFF)); };
-  const auto swapped = [=](V a)
-                           HWY_ATTR { return hn::BitCast(d, hn::Reverse2(dw, hn::BitCast(dw, a))); };
+  const auto swapped = [=](V a) HWY_ATTR {
+    return hn::BitCast(d, hn::Reverse2(dw, hn::BitCast(dw, a)));
+  };
   const auto load = [=](const std::uint64_t* from) HWY_ATTR { return hn::Load(d, from); };
   const auto each = [](const auto& work) HWY_ATTR {
     for (std::size_t g = 0; g < kGroups; ++g) work(g);
@@ -90,8 +91,8 @@ HWY_INLINE void draw_counters(const Schedule& schedule, std::uint32_t first, std
   static constexpr std::uint64_t kLane[][8] = {{0, 1}, {0, 2, 1, 3}, {0, 4, 1, 5, 2, 6, 3, 7}};
   V c0[kGroups], c1[kGroups], c2[kGroups], c3[kGroups];
   each([&](std::size_t g) HWY_ATTR {
-    const auto counter =
-        hn::Add(hn::LoadU(d, kLane[kCounters / 4]), hn::Set(d, std::uint64_t{first} + g * kCounters));
+    const auto counter = hn::Add(hn::LoadU(d, kLane[kCounters / 4]),
+                                 hn::Set(d, std::uint64_t{first} + g * kCounters));
     const V b = product(hn::Xor(counter, load(schedule.first)), kPhiloxMultiplier1);
     const V a = product(hn::Xor(high(b), load(schedule.second)), kPhiloxMultiplier0);
     c0[g] = hn::Xor(b, load(schedule.third[0]));

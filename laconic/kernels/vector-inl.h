@@ -27,8 +27,8 @@ static_assert(16 % kWidth == 0, "scalable vectors are disabled for these kernels
 
 // Asks for what stands so many elements after at[i], one tile where nothing is given; once per 16
 // elements, a line of the cache. A block is worked on twice, and the second time memory would rest;
-// past the end of an array it does nothing. An integer, since no pointer may lie there. Into L1 where
-// kNear, else into L2.
+// past the end of an array it does nothing. An integer, since no pointer may lie there. Into L1
+// where kNear, else into L2.
 template <std::size_t kElements = 4096, bool kNear = false>
 HWY_INLINE void prefetch_ahead(const float* at, std::size_t i) {
   if (i % 16 != 0) return;

@@ -13,8 +13,8 @@ namespace laconic::kernels::HWY_NAMESPACE {
 
 constexpr std::size_t kWord = 64;
 
-// step(word, begin of the word, elements in it) for each word of `count` elements; of whole words the
-// elements are a constant.
+// step(word, begin of the word, elements in it) for each word of `count` elements; of whole words
+// the elements are a constant.
 template <class Step>
 HWY_INLINE void for_each_word(std::size_t count, const Step& step) {
   std::size_t w = 0;
@@ -25,7 +25,9 @@ HWY_INLINE void for_each_word(std::size_t count, const Step& step) {
 
 // A gradient is looked through before its moments are updated, tile by tile: it is asked for a tile
 // ahead. Moments are asked for shortly before.
-HWY_INLINE void prefetch_gradient(const float* g, std::size_t i) { prefetch_ahead<4096, true>(g, i); }
+HWY_INLINE void prefetch_gradient(const float* g, std::size_t i) {
+  prefetch_ahead<4096, true>(g, i);
+}
 HWY_INLINE void prefetch_moment(const float* m, std::size_t i) { prefetch_ahead<512, true>(m, i); }
 
 // Whether any of the values that `load` gives in a word is not 0.
