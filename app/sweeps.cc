@@ -41,12 +41,20 @@ const float* finite_gradient(const Arrays& a, std::size_t i, std::size_t count) 
   return k::all_finite(a.g.data() + i, count) ? a.g.data() + i : nullptr;
 }
 
-// `residual`: added to the tile; null where the tile holds it already.
+// `residual`: added to the tile; null where the tile holds it already. As HostDevice does it.
 void code_tile(Arrays& a, std::size_t i, std::size_t count, const float* residual) {
   k::Lanes lanes;
-  k::measure(tile, residual, nullptr, count, k::Norm::kL2, tile, lanes);
-  a.scales[i / kTile] = k::scale_of(k::fold(lanes), count, k::Norm::kL2);
-  k::code(tile, nullptr, count, a.scales[i / kTile], 1.0F, a.e.data() + i, a.bits.data() + i / 8);
+  if (residual)
+    k::measure_sum(tile, residual, nullptr, count, k::Norm::kL2, lanes);
+  else
+    k::measure(tile, nullptr, nullptr, count, k::Norm::kL2, tile, lanes);
+  const float scale = a.scales[i / kTile] = k::scale_of(k::fold(lanes), count, k::Norm::kL2);
+  float* left = a.e.data() + i;
+  std::uint8_t* bits = a.bits.data() + i / 8;
+  if (residual)
+    k::code_sum(tile, residual, nullptr, count, scale, 1.0F, left, bits);
+  else
+    k::code(tile, nullptr, count, scale, 1.0F, left, bits);
 }
 
 void encode_momentum(Arrays& a) {

@@ -47,7 +47,7 @@ const float* live_at(const EncodeJob& job, std::size_t at) {
 
 HostDevice::HostDevice(int threads)
     : pool_(threads),
-      scratch_(kTile * static_cast<std::size_t>(threads)),
+      scratch_(2 * kTile * static_cast<std::size_t>(threads)),
       results_(static_cast<std::size_t>(threads)) {}
 
 std::unique_ptr<Device> make_host_device(int threads) {

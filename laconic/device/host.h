@@ -42,9 +42,9 @@ class HostDevice final : public Device {
 
  private:
   struct Block;
-  // A tile per thread.
+  // A tile per thread, and one that it does not share with others: kernels ask for what comes next.
   float* scratch(int thread) const {
-    return scratch_.data() + kTile * static_cast<std::size_t>(thread);
+    return scratch_.data() + 2 * kTile * static_cast<std::size_t>(thread);
   }
   std::byte* workspace(int thread) const {
     return workspace_.data() + workspace_size_ * static_cast<std::size_t>(thread);

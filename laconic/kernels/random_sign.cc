@@ -32,7 +32,7 @@ HWY_INLINE void word_of_pieces(const Draw& draw, const Schedule&, std::uint64_t 
 // of a counter are the same for a whole draw, so most of the first three rounds is done here. Stored
 // by hand: g++ 12 -O3 makes wrong keys of a plain loop when it vectorises it for SSE4 and AVX2.
 struct Schedule {
-  static constexpr int kFirst = 4;  // rounds that are done in full, from this one on
+  static constexpr std::size_t kFirst = 4, kFull = 10 - kFirst;  // rounds that are done in full
 
   explicit Schedule(const Draw& draw) {
     const hn::CappedTag<std::uint64_t, 8> d;
@@ -63,13 +63,14 @@ struct Schedule {
     }
   }
   HWY_ALIGN std::uint64_t first[8], second[8], third[2][8], fourth[2][8];
-  HWY_ALIGN std::uint64_t keys[10 - kFirst][2][8];
+  HWY_ALIGN std::uint64_t keys[kFull][2][8];
 };
 
 // Philox on the counters first, first + 1, …, kGroups vectors of them: their rounds interleave,
 // since each waits for its own products. A counter's words sit in the low halves of 64-bit lanes, so
 // that one widening multiplication gives both halves of a product; what gathers in the high halves
-// is never read.
+// is never read. The last round puts two words into each lane. Counters are dealt to the lanes such
+// that two interleaved vectors hold them in order.
 template <std::size_t kGroups>
 HWY_INLINE void draw_counters(const Schedule& schedule, std::uint32_t first, std::uint64_t* out) {
   const hn::CappedTag<std::uint64_t, 8> d;
@@ -79,15 +80,19 @@ HWY_INLINE void draw_counters(const Schedule& schedule, std::uint32_t first, std
   const auto product = [=](V a, std::uint32_t b)
                            HWY_ATTR { return hn::MulEven(hn::BitCast(dw, a), hn::Set(dw, b)); };
   const auto high = [](V a) HWY_ATTR { return hn::ShiftRight<32>(a); };
+  const auto low = [=](V a) HWY_ATTR { return hn::And(a, hn::Set(d, 0xFFFFFFFF)); };
+  const auto swapped = [=](V a) HWY_ATTR {
+    return hn::BitCast(d, hn::Reverse2(dw, hn::BitCast(dw, a)));
+  };
   const auto load = [=](const std::uint64_t* from) HWY_ATTR { return hn::Load(d, from); };
   const auto each = [](const auto& work) HWY_ATTR {
     for (std::size_t g = 0; g < kGroups; ++g) work(g);
   };
-  static constexpr std::uint64_t kLane[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+  static constexpr std::uint64_t kLane[][8] = {{0, 1}, {0, 2, 1, 3}, {0, 4, 1, 5, 2, 6, 3, 7}};
   V c0[kGroups], c1[kGroups], c2[kGroups], c3[kGroups];
   each([&](std::size_t g) HWY_ATTR {
-    const auto counter =
-        hn::Add(hn::LoadU(d, kLane), hn::Set(d, std::uint64_t{first} + g * kCounters));
+    const auto counter = hn::Add(hn::LoadU(d, kLane[kCounters / 4]),
+                                 hn::Set(d, std::uint64_t{first} + g * kCounters));
     const V b = product(hn::Xor(counter, load(schedule.first)), kPhiloxMultiplier1);
     const V a = product(hn::Xor(high(b), load(schedule.second)), kPhiloxMultiplier0);
     c0[g] = hn::Xor(b, load(schedule.third[0]));
@@ -101,18 +106,22 @@ HWY_INLINE void draw_counters(const Schedule& schedule, std::uint32_t first, std
     c1[g] = b;
     c3[g] = a;
   });
-  for (const auto& key : schedule.keys)
+  for (std::size_t r = 0; r + 1 < Schedule::kFull; ++r)
     each([&](std::size_t g) HWY_ATTR {
       const V a = product(c0[g], kPhiloxMultiplier0), b = product(c2[g], kPhiloxMultiplier1);
-      c0[g] = hn::Xor3(high(b), c1[g], load(key[0]));
-      c2[g] = hn::Xor3(high(a), c3[g], load(key[1]));
+      c0[g] = hn::Xor3(high(b), c1[g], load(schedule.keys[r][0]));
+      c2[g] = hn::Xor3(high(a), c3[g], load(schedule.keys[r][1]));
       c1[g] = b;
       c3[g] = a;
     });
+  const auto& key = schedule.keys[Schedule::kFull - 1];
   each([&](std::size_t g) HWY_ATTR {
-    const auto low = hn::OddEven(hn::BitCast(dw, hn::ShiftLeft<32>(c1[g])), hn::BitCast(dw, c0[g]));
-    const auto top = hn::OddEven(hn::BitCast(dw, hn::ShiftLeft<32>(c3[g])), hn::BitCast(dw, c2[g]));
-    hn::StoreInterleaved2(hn::BitCast(d, low), hn::BitCast(d, top), d, out + 2 * g * kCounters);
+    const V a = product(c0[g], kPhiloxMultiplier0), b = product(c2[g], kPhiloxMultiplier1);
+    const V c01 = hn::Xor3(swapped(b), low(c1[g]), load(key[0]));
+    const V c23 = hn::Xor3(swapped(a), low(c3[g]), load(key[1]));
+    std::uint64_t* to = out + 2 * g * kCounters;
+    hn::Store(hn::InterleaveLower(d, c01, c23), d, to);
+    hn::Store(hn::InterleaveUpper(d, c01, c23), d, to + kCounters);
   });
 }
 
@@ -148,9 +157,9 @@ HWY_INLINE hn::Mask<D> drawn(D d, const std::uint16_t* pieces, hn::Vec<D> m, hn:
 }
 
 // Draws one word from what value(d, i) and bound(d, i) give.
-template <class Value, class Bound>
+template <class Count, class Value, class Bound>
 HWY_INLINE void draw_word(const Draw& draw, const Schedule& schedule, std::uint64_t begin,
-                          std::size_t count, const Value& value, const Bound& bound,
+                          Count count, const Value& value, const Bound& bound,
                           std::uint8_t* bits) {
   HWY_ALIGN std::uint16_t pieces[kWord];
   word_of_pieces(draw, schedule, begin, pieces);
@@ -164,7 +173,7 @@ template <class Bound>
 HWY_INLINE void draw_all(const Draw& draw, std::uint64_t begin, const float* m, std::size_t count,
                          std::uint8_t* bits, const Bound& bound) {
   const Schedule schedule(draw);
-  for_each_word(count, [&](std::size_t w, std::size_t at, std::size_t n) HWY_ATTR {
+  for_each_word(count, [&](std::size_t w, std::size_t at, auto n) HWY_ATTR {
     draw_word(
         draw, schedule, begin + at, n,
         [&](auto d, std::size_t i) HWY_ATTR { return hn::LoadU(d, m + at + i); },
@@ -183,13 +192,14 @@ void DrawSigns(const Draw& draw, std::uint64_t begin, const float* m, const floa
 }
 
 // One word of the moments; `bits` gets its signs where they are drawn. True: some g is not 0.
-template <bool kDraws>
-HWY_INLINE bool moments_word(const BirderMoments& s, const float* g, float* m, float* b,
-                             std::size_t count, const std::uint16_t* pieces, std::uint8_t* bits) {
+template <bool kDraws, class Count>
+HWY_INLINE bool moments_word(BirderMoments s, const float* g, float* m, float* b, Count count,
+                             const std::uint16_t* pieces, std::uint8_t* bits) {
   const bool any = any_nonzero(count, [&](auto d, std::size_t i) HWY_ATTR {
     const auto keep = hn::Set(d, s.beta), take = hn::Set(d, s.one_minus_beta);
-    for (const float* stream : {g, static_cast<const float*>(m), static_cast<const float*>(b)})
-      prefetch_ahead(stream, i);
+    prefetch_gradient(g, i);
+    prefetch_moment(m, i);
+    prefetch_moment(b, i);
     const auto gradient = hn::LoadU(d, g + i);
     const auto size = hn::Abs(gradient);
     auto mean = hn::Add(hn::Mul(keep, hn::LoadU(d, m + i)), hn::Mul(take, gradient));
@@ -212,7 +222,7 @@ std::uint64_t BirderMomentsStep(const BirderMoments& s, const float* g, float* m
   const Schedule schedule(draw);
   std::uint64_t active = 0;
   HWY_ALIGN std::uint16_t pieces[kWord];
-  for_each_word(count, [&](std::size_t w, std::size_t at, std::size_t n) HWY_ATTR {
+  for_each_word(count, [&](std::size_t w, std::size_t at, auto n) HWY_ATTR {
     bool any;
     if ((wanted >> w & 1) != 0) {
       word_of_pieces(draw, schedule, begin + at, pieces);
@@ -309,7 +319,7 @@ void Redraw(const Draw& draw, std::uint64_t begin, const std::uint8_t* counts,
 #if HWY_TARGET != HWY_SCALAR
   Limits limits;
 #endif
-  for_each_word(count, [&](std::size_t w, std::size_t at, std::size_t n) HWY_ATTR {
+  for_each_word(count, [&](std::size_t w, std::size_t at, auto n) HWY_ATTR {
     const auto voting = static_cast<float>(voters[w]);
     const std::uint8_t* of_word = counts + w * static_cast<std::size_t>(planes) * 8;
     if (voters[w] == 0) return std::memset(bits + w * 8, 0, 8), void();
@@ -333,7 +343,7 @@ void Redraw(const Draw& draw, std::uint64_t begin, const std::uint8_t* counts,
 
 void SignsToFloats(const std::uint8_t* bits, const std::uint8_t* active, std::size_t count,
                    float* out) {
-  for_each_word(count, [&](std::size_t w, std::size_t at, std::size_t n) HWY_ATTR {
+  for_each_word(count, [&](std::size_t w, std::size_t at, auto n) HWY_ATTR {
     const float unit = (active[w / 8] >> (w % 8) & 1) != 0 ? 1.0F : 0.0F;
     for_each(n, [&](auto d, std::size_t i) HWY_ATTR {
       // 0 - unit, not -unit: an inactive word is +0 throughout.
@@ -346,7 +356,7 @@ void SignsToFloats(const std::uint8_t* bits, const std::uint8_t* active, std::si
 
 void CountsToFloats(const std::uint8_t* counts, const std::uint16_t* voters, int planes,
                     std::size_t count, float* out) {
-  for_each_word(count, [&](std::size_t w, std::size_t at, std::size_t n) HWY_ATTR {
+  for_each_word(count, [&](std::size_t w, std::size_t at, auto n) HWY_ATTR {
     const std::uint8_t* of_word = counts + w * static_cast<std::size_t>(planes) * 8;
     const auto voting = static_cast<float>(voters[w]);
     for_each(n, [&](auto d, std::size_t i) HWY_ATTR {
@@ -386,7 +396,7 @@ void Ratio(const float* m, const float* b, std::size_t count, float* out) {
 
 std::uint64_t Activity(const float* values, std::size_t count) {
   std::uint64_t active = 0;
-  for_each_word(count, [&](std::size_t w, std::size_t at, std::size_t n) HWY_ATTR {
+  for_each_word(count, [&](std::size_t w, std::size_t at, auto n) HWY_ATTR {
     const bool any = any_nonzero(
         n, [&](auto d, std::size_t i) HWY_ATTR { return hn::LoadU(d, values + at + i); });
     active |= std::uint64_t{any} << w;

@@ -47,13 +47,14 @@ void Measure(const float* a, const float* e, const float* live, std::size_t coun
                     : measure_norm<Norm::kL1>(a, e, live, count, p, lanes);
 }
 
-template <bool kMasked>
+template <bool kMasked, bool kGain>
 HWY_INLINE void code_as(const float* p, const float* live, std::size_t count, float scale,
                         float gain, float* e, std::uint8_t* bits) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
     const auto value = hn::LoadU(d, p + i);
     const auto coded = hn::CopySignToAbs(hn::Abs(hn::Set(d, scale)), value);
-    const auto residual = hn::Mul(hn::Sub(value, coded), hn::Set(d, gain));
+    auto residual = hn::Sub(value, coded);
+    if constexpr (kGain) residual = hn::Mul(residual, hn::Set(d, gain));
     prefetch_ahead(e, i);
     hn::StoreU(only_live<kMasked>(d, live, i, residual), d, e + i);
     // Dead elements are +0 where `measure` made p, but a caller's own p may hold anything there.
@@ -64,11 +65,11 @@ HWY_INLINE void code_as(const float* p, const float* live, std::size_t count, fl
 
 void Code(const float* p, const float* live, std::size_t count, float scale, float gain, float* e,
           std::uint8_t* bits) {
-  live ? code_as<true>(p, live, count, scale, gain, e, bits)
-       : code_as<false>(p, live, count, scale, gain, e, bits);
+  if (live != nullptr) return code_as<true, true>(p, live, count, scale, gain, e, bits);
+  gain == 1 ? code_as<false, false>(p, live, count, scale, gain, e, bits)
+            : code_as<false, true>(p, live, count, scale, gain, e, bits);
 }
 
-// Nothing is prefetched here: the loads of a block that is in the cache leave memory to the next one.
 template <Norm kNorm, bool kMasked>
 HWY_INLINE void measure_sum(const float* a, const float* e, const float* live, std::size_t count,
                             Lanes& lanes) {
@@ -91,6 +92,8 @@ template <bool kMasked, bool kGain>
 HWY_INLINE void code_sum(const float* a, const float* e, const float* live, std::size_t count,
                          float scale, float gain, float* left, std::uint8_t* bits) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    prefetch_next_tile(a, i);
+    prefetch_next_tile(e, i);
     const auto value = sum_at<true, kMasked>(d, a, e, live, i);
     const auto coded = hn::CopySignToAbs(hn::Abs(hn::Set(d, scale)), value);
     auto residual = hn::Sub(value, coded);
@@ -114,9 +117,10 @@ HWY_INLINE hn::Vec<D> signed_scale(D d, const Coded& coded, std::size_t i) {
   return hn::IfThenElse(load_bits(d, coded.bits, i), hn::Neg(s), s);
 }
 
-// Four vectors of them at once, as take(number, vector). Where masks are vectors, a bit that is
-// shifted to the place of the sign chooses with fewer instructions than a mask that is made of it.
-template <class Take>
+// kVectors of them at once, a multiple of four, as take(number, vector). Where masks are vectors, a
+// bit that is shifted to the place of the sign chooses with fewer instructions than a mask that is
+// made of it.
+template <std::size_t kVectors, class Take>
 HWY_INLINE void signed_scales(const Coded& coded, std::size_t i, const Take& take) {
   const Full d;
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_NEON
@@ -125,19 +129,20 @@ HWY_INLINE void signed_scales(const Coded& coded, std::size_t i, const Take& tak
                                               20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10,
                                               9,  8,  7,  6,  5,  4,  3,  2,  1,  0};
   const auto s = hn::Abs(hn::Set(d, coded.scale)), minus = hn::Neg(s);
-  std::uint32_t word = 0;
-  std::memcpy(&word, coded.bits + i / 8, 4 * kWidth / 8);
-  const auto bits = hn::Set(du, word);
-  for (std::size_t k = 0; k < 4; ++k) {
-    const auto shifted = hn::Shl(bits, hn::LoadU(du, kToSign + k * kWidth));
+  for (std::size_t k = 0; k < kVectors; ++k) {
+    const std::size_t at = k / 4 * 4 * kWidth;
+    std::uint32_t word = 0;
+    std::memcpy(&word, coded.bits + (i + at) / 8, 4 * kWidth / 8);
+    const auto shifted = hn::Shl(hn::Set(du, word), hn::LoadU(du, kToSign + (k * kWidth - at)));
     take(k, hn::IfNegativeThenElse(hn::BitCast(d, shifted), minus, s));
   }
 #else
-  for (std::size_t k = 0; k < 4; ++k) take(k, signed_scale(d, coded, i + k * kWidth));
+  for (std::size_t k = 0; k < kVectors; ++k) take(k, signed_scale(d, coded, i + k * kWidth));
 #endif
 }
 
-// Four vectors at a time hide the latency of the additions over ranks, whose order is fixed.
+// Several vectors at a time hide the latency of the additions over ranks, whose order is fixed, and
+// share what is fetched of a rank.
 template <Norm kNorm, bool kMasked>
 HWY_INLINE void serve_as(const Coded* coded, int codes, float factor, const float* e,
                          const float* live, std::size_t count, float* q, Lanes& lanes) {
@@ -148,21 +153,21 @@ HWY_INLINE void serve_as(const Coded* coded, int codes, float factor, const floa
     return magnitude<kNorm>(value);
   };
   const Full d;
-  constexpr std::size_t kVectors = 16 / kWidth, kGroup = 4 * kWidth;
+  constexpr std::size_t kVectors = 16 / kWidth;
+  constexpr std::size_t kAtOnce = HWY_MAX(kVectors, kWidth == 8 ? 8 : 4);  // whole rounds of lanes
   Vector sums[kVectors];
   for (std::size_t k = 0; k < kVectors; ++k) sums[k] = hn::Load(d, lanes.lane + k * kWidth);
   std::size_t i = 0;
-  for (; i + kGroup <= count; i += kGroup) {
-    Vector total[4];
-    signed_scales(coded[0], i, [&](std::size_t k, Vector value) HWY_ATTR { total[k] = value; });
+  for (; i + kAtOnce * kWidth <= count; i += kAtOnce * kWidth) {
+    Vector total[kAtOnce];
+    signed_scales<kAtOnce>(coded[0], i,
+                           [&](std::size_t k, Vector value) HWY_ATTR { total[k] = value; });
     for (int r = 1; r < codes; ++r)
-      signed_scales(coded[r], i, [&](std::size_t k, Vector value) HWY_ATTR {
+      signed_scales<kAtOnce>(coded[r], i, [&](std::size_t k, Vector value) HWY_ATTR {
         total[k] = hn::Add(total[k], value);
       });
-    for (std::size_t k = 0; k < 4; ++k) {
-      auto& lane = sums[(i / kWidth + k) % kVectors];
-      lane = hn::Add(lane, finish(d, i + k * kWidth, total[k]));
-    }
+    for (std::size_t k = 0; k < kAtOnce; ++k)
+      sums[k % kVectors] = hn::Add(sums[k % kVectors], finish(d, i + k * kWidth, total[k]));
   }
   for (std::size_t k = 0; k < kVectors; ++k) hn::Store(sums[k], d, lanes.lane + k * kWidth);
   for (; i < count; ++i) {
@@ -185,7 +190,7 @@ void Serve(const Coded* coded, int codes, float factor, const float* e, const fl
 void Decode(Coded coded, std::size_t count, float* out) {
   std::size_t i = 0;
   for (; i + 4 * kWidth <= count; i += 4 * kWidth)
-    signed_scales(coded, i, [=](std::size_t k, Vector value) HWY_ATTR {
+    signed_scales<4>(coded, i, [=](std::size_t k, Vector value) HWY_ATTR {
       hn::StoreU(value, Full(), out + i + k * kWidth);
     });
   for (; i < count; ++i) hn::StoreU(signed_scale(One(), coded, i), One(), out + i);

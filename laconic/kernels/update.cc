@@ -118,8 +118,6 @@ template <bool kGood>
 HWY_INLINE void momentum_as(const AdamStep& s, const float* g, const float* m, float* out,
                             std::size_t count) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    if constexpr (kGood) prefetch_ahead(g, i);
-    prefetch_ahead(m, i);
     hn::StoreU(next_momentum<kGood>(d, s, g, m, i), d, out + i);
   });
 }
@@ -132,8 +130,6 @@ template <bool kGood>
 HWY_INLINE void message_as(const AdamStep& s, float shrink, const float* g, const float* m,
                            const float* pending, float* out, std::size_t count) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    if constexpr (kGood) prefetch_ahead(g, i);
-    prefetch_ahead(m, i);
     const auto step = hn::Mul(hn::Set(d, s.rate), next_momentum<kGood>(d, s, g, m, i));
     const auto old = hn::Mul(hn::LoadU(d, pending + i), hn::Set(d, shrink));
     hn::StoreU(hn::Add(old, step), d, out + i);

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "laconic/kernels/sign.h"
@@ -26,21 +27,30 @@ static_assert(16 % kWidth == 0, "scalable vectors are disabled for these kernels
 
 // Asks for what stands so many elements after at[i], one tile where nothing is given; once per 16
 // elements, a line of the cache. A block is worked on twice, and the second time memory would rest;
-// past the end of an array it does nothing. An integer, since no pointer may lie there.
-template <std::size_t kElements = 4096>
+// past the end of an array it does nothing. An integer, since no pointer may lie there. Into L1
+// where kNear, else into L2.
+template <std::size_t kElements = 4096, bool kNear = false>
 HWY_INLINE void prefetch_ahead(const float* at, std::size_t i) {
   if (i % 16 != 0) return;
   const auto next = reinterpret_cast<std::uintptr_t>(at + i) + kElements * sizeof(float);
-  __builtin_prefetch(reinterpret_cast<const void*>(next), 0, 2);
+  __builtin_prefetch(reinterpret_cast<const void*>(next), 0, kNear ? 3 : 2);
+}
+
+// The same in a second pass over a tile, for the first half of the next one: memory has no time for
+// more, and the hardware has fetched its beginning by itself.
+HWY_INLINE void prefetch_next_tile(const float* at, std::size_t i) {
+  if (i % 32 == 0) prefetch_ahead<4096 + 256>(at, i / 2);
 }
 
 // body(d, i) for the vectors of every 16 elements of [0, count), then for every element of the tail.
-template <class Body>
-HWY_INLINE void for_each(std::size_t count, const Body& body) {
+// A count that is a constant is a multiple of 16.
+template <class Count, class Body>
+HWY_INLINE void for_each(Count count, const Body& body) {
   std::size_t i = 0;
   for (; i + 16 <= count; i += 16)
     for (std::size_t k = 0; k < 16; k += kWidth) body(Full(), i + k);
-  for (; i < count; ++i) body(One(), i);
+  if constexpr (std::is_same_v<Count, std::size_t>)
+    for (; i < count; ++i) body(One(), i);
 }
 
 // Lane i % 16 becomes join(d, lane, term(d, i)).

@@ -41,12 +41,14 @@ HWY_INLINE hn::Mask<D> voted(D d, Ties ties, hn::Vec<D> c, std::size_t i) {
   return hn::Gt(hn::IfThenElse(hn::Eq(c, zero), tie, c), zero);
 }
 
-std::uint64_t LionVotes(const LionMoments& s, Ties ties, const float* g, float* m,
+std::uint64_t LionVotes(const LionMoments& step, Ties ties, const float* g, float* m,
                         std::size_t count, std::uint8_t* bits) {
+  const LionMoments s = step;  // what is stored cannot change it
   std::uint64_t active = 0;
-  for_each_word(count, [&](std::size_t w, std::size_t at, std::size_t n) HWY_ATTR {
+  for_each_word(count, [&](std::size_t w, std::size_t at, auto n) HWY_ATTR {
     const bool any = any_nonzero(n, [&](auto d, std::size_t i) HWY_ATTR {
-      for (const float* stream : {g, static_cast<const float*>(m)}) prefetch_ahead(stream + at, i);
+      prefetch_gradient(g + at, i);
+      prefetch_moment(m + at, i);
       const auto gradient = hn::LoadU(d, g + at + i);
       store_bits(d, voted(d, ties, next_c(d, s, gradient, m + at + i), i), bits + w * 8, i);
       return gradient;

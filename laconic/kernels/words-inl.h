@@ -13,16 +13,26 @@ namespace laconic::kernels::HWY_NAMESPACE {
 
 constexpr std::size_t kWord = 64;
 
-// step(word, begin of the word, elements in it) for each word of `count` elements.
+// step(word, begin of the word, elements in it) for each word of `count` elements; of whole words
+// the elements are a constant.
 template <class Step>
 HWY_INLINE void for_each_word(std::size_t count, const Step& step) {
-  for (std::size_t w = 0; w * kWord < count; ++w)
-    step(w, w * kWord, HWY_MIN(kWord, count - w * kWord));
+  std::size_t w = 0;
+  for (; (w + 1) * kWord <= count; ++w)
+    step(w, w * kWord, std::integral_constant<std::size_t, kWord>());
+  if (w * kWord < count) step(w, w * kWord, count - w * kWord);
 }
 
+// A gradient is looked through before its moments are updated, tile by tile: it is asked for a tile
+// ahead. Moments are asked for shortly before.
+HWY_INLINE void prefetch_gradient(const float* g, std::size_t i) {
+  prefetch_ahead<4096, true>(g, i);
+}
+HWY_INLINE void prefetch_moment(const float* m, std::size_t i) { prefetch_ahead<512, true>(m, i); }
+
 // Whether any of the values that `load` gives in a word is not 0.
-template <class Load>
-HWY_INLINE bool any_nonzero(std::size_t count, const Load& load) {
+template <class Count, class Load>
+HWY_INLINE bool any_nonzero(Count count, const Load& load) {
   auto seen = hn::Zero(Full());
   bool tail = false;
   for_each(count, [&](auto d, std::size_t i) HWY_ATTR {
