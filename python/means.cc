@@ -160,8 +160,7 @@ std::vector<std::string> gradient_codecs() {
   const auto alone = make_threads(1);
   std::vector<std::string> all;
   for (const std::string_view codec : mean_codecs()) {
-    OneMean mean({.codec = std::string(codec), .elements = 1}, *alone.front(), kFlat, 1,
-                 "cpu");
+    OneMean mean({.codec = std::string(codec), .elements = 1}, *alone.front(), kFlat, 1, "cpu");
     if (is_exact(codec) || !mean.state().empty()) all.emplace_back(codec);
   }
   return all;

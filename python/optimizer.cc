@@ -288,6 +288,9 @@ void bind_optimizer(nb::module_& module) {
       .def("absent", &absent, "ranges"_a)
       .def(
           "take_up_weights", [](Handle& self) { self->take_up_weights(); }, Release())
+      .def(
+          "written", [](Handle& self, std::size_t range) { self->written(range); }, Release(),
+          "range"_a)
       .def_prop_ro("defers", [](const Handle& self) { return self->defers(); })
       .def_prop_ro("exchanges_next", [](const Handle& self) { return self->exchanges_next(); })
       .def_prop_ro("in_sync", [](const Handle& self) { return self->in_sync(); })

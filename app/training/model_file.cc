@@ -31,8 +31,7 @@ void write_model(const std::filesystem::path& path, const ::torch::nn::Module& m
   Tensors kept;
   std::vector<Tensor> files;
   for (const auto& [name, tensor] : tensors_of(model)) {
-    kept.emplace_back(name,
-                      tensor.detach().to(::torch::kCPU, ::torch::kFloat32).contiguous());
+    kept.emplace_back(name, tensor.detach().to(::torch::kCPU, ::torch::kFloat32).contiguous());
     const ::torch::Tensor& flat = kept.back().second;
     files.emplace_back(
         name,

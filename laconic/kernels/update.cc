@@ -117,9 +117,8 @@ HWY_INLINE hn::Vec<D> next_momentum(D d, const AdamStep& s, const float* g, cons
 template <bool kGood>
 HWY_INLINE void momentum_as(const AdamStep& s, const float* g, const float* m, float* out,
                             std::size_t count) {
-  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    hn::StoreU(next_momentum<kGood>(d, s, g, m, i), d, out + i);
-  });
+  for_each(count, [=](auto d, std::size_t i)
+                      HWY_ATTR { hn::StoreU(next_momentum<kGood>(d, s, g, m, i), d, out + i); });
 }
 
 void Momentum(const AdamStep& s, const float* g, const float* m, float* out, std::size_t count) {

@@ -102,6 +102,12 @@ class FlatOptimizer final : public Optimizer {
     look_for_writes();
     looked_ = true;
   }
+  void written(std::size_t range) override {
+    if (begun_) fail(Code::kInvalidArgument, "written({}) inside a step: call step() first", range);
+    if (range >= model_.ranges.size())
+      fail(Code::kInvalidArgument, "written({}): there are {} ranges", range, model_.ranges.size());
+    if (keeps_weights()) adopt_weights(model_.ranges[range]);
+  }
   bool defers() const noexcept override { return model_.deferred && dense() && !waits_for_all(); }
   void change_rates(std::span<const GroupStep> groups) override {
     if (!begun_ || !defers())
@@ -305,18 +311,23 @@ class FlatOptimizer final : public Optimizer {
     if (!watches()) return;
     const NamedRange* written = watch_.written(placement_.on_host());
     if (written == nullptr) return;
-    if (counters_.open() != 0) refuse_write(*written, record_.stats.step, method_.title);
+    adopt_weights(*written);
+    watch_.note(placement_.on_host());
+  }
+  // Goes on from what the caller wrote.
+  void adopt_weights(const NamedRange& written) {
+    if (counters_.open() != 0) refuse_write(written, record_.stats.step, method_.title);
     placement_.take_weights();
     for (const auto& one : rules_) one->adopt();
-    watch_.note(placement_.on_host());
   }
   void note_weights() {
     looked_ = false;
     if (watches()) watch_.note(placement_.on_host());
   }
-  bool watches() const {
-    return model_.watched && started_ && !rules_.empty() && rules_.front()->keeps_weights();
+  bool keeps_weights() const {
+    return started_ && !rules_.empty() && rules_.front()->keeps_weights();
   }
+  bool watches() const { return model_.watched && keeps_weights(); }
 
   // A step of one bucket, on the queue's thread.
   void work(int b) {

@@ -113,6 +113,9 @@ class Training {
   // Between steps: notices at once what begin() would (Model::watched), e.g. before state is read.
   // The next begin() does not look again.
   virtual void take_up_weights() = 0;
+  // Between steps: the caller wrote to the weights of this range, as if begin() had noticed. Where
+  // they are memory of a device, Model::watched would copy all of them, and only the caller knows.
+  virtual void written(std::size_t range) = 0;
   // The gradient of this bucket is complete: its exchange may start. Any order; each once per step.
   virtual void ready(int bucket) = 0;
   // Range `range` of the model has no gradient on this rank in this step; its part of the flat

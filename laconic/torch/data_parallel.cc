@@ -3,6 +3,8 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <utility>
+
 #include "laconic/core/error.h"
 #include "laconic/optim/bucket_tracker.h"
 #include "laconic/torch/arena.h"
@@ -154,10 +156,21 @@ struct DataParallel::Parts {
            backward_passes);
     arena->take_home();
     follow();
+    take_up_writes();
     optimizer->begin(rate);
     begun = true;
     accumulate = backward_passes;
     tracker->begin(std::vector<int>(parameters(), accumulate));
+  }
+
+  // On the CPU the optimizer looks for writes itself; of a GPU's weights torch counts them.
+  void take_up_writes() {
+    if (on_cpu()) return;
+    writes.resize(parameters());
+    for (std::size_t i = 0; i < parameters(); ++i) {
+      const auto now = parameter(i)._version();
+      if (std::exchange(writes[i], now) != now) optimizer->written(i);
+    }
   }
 
   // Where steps begin by themselves.
@@ -222,6 +235,7 @@ struct DataParallel::Parts {
 
   bool begun = false, shows_synced = false;
   int accumulate = 1;
+  std::vector<std::int64_t> writes;  // to each parameter, as of the last begin()
 };
 
 DataParallel::DataParallel(std::shared_ptr<::torch::nn::Module> module, DataParallelConfig config,

@@ -41,8 +41,9 @@ struct DataParallelConfig {
 // stay where they are. Parameters stay valid when this object is gone. Weights move during
 // backward, as soon as their gradient is complete, so nothing in the graph may read a parameter
 // behind autograd's back (e.g. through detach()). On a GPU every call follows torch's current
-// stream, and what others write to the weights is not noticed (Model::watched). The caller keeps
-// `transport` alive. One thread at a time; objects of different threads know nothing of each other.
+// stream, and what others write to the weights is known by torch's counts: not a write to .data. The
+// caller keeps `transport` alive. One thread at a time; objects of different threads know nothing of
+// each other.
 class DataParallel {
  public:
   DataParallel(std::shared_ptr<::torch::nn::Module> module, DataParallelConfig config,

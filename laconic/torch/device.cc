@@ -10,8 +10,7 @@ std::string device_named(const ::torch::Device& device) {
   if (device.is_cpu()) return "cpu";
   if (device.is_cuda()) return fmt::format("cuda:{}", device.has_index() ? device.index() : 0);
   // A backend for tests, whose memory is that of the library's stand-in for a GPU.
-  const bool emulated =
-      device.is_privateuseone() && ::c10::get_privateuse1_backend() == "emulated";
+  const bool emulated = device.is_privateuseone() && ::c10::get_privateuse1_backend() == "emulated";
   return emulated ? "emulated" : "";
 }
 

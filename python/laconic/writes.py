@@ -23,8 +23,13 @@ def take_up(optimizer: Optimizer) -> None:
     if written:
         arena.read_back(written)
         arena.note()
-    if not optimizer._begun and not optimizer._shows_synced:
-        optimizer._core.take_up_weights()
+    if optimizer._begun or optimizer._shows_synced:
+        return
+    optimizer._core.take_up_weights()
+    if arena.on_gpu:  # where the core would need a copy of all weights to notice
+        for i in arena.touched():
+            optimizer._core.written(i)
+        arena.note()
 
 
 def _refuse_touched(optimizer: Optimizer) -> None:

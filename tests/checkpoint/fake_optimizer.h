@@ -32,6 +32,7 @@ class FakeOptimizer : public Optimizer {
   void begin(double) override {}
   void begin(std::span<const GroupStep>) override {}
   void take_up_weights() override {}
+  void written(std::size_t) override {}
   void ready(int) override {}
   void absent(std::size_t) override {}
   bool defers() const noexcept override { return false; }

@@ -329,3 +329,21 @@ def test_overlap_with_backward_ends_with_the_cpus_bits(rank, ranks):
         every = [torch.empty_like(whole) for _ in range(ranks)]
         dist.all_gather(every, whole)
         assert torch.equal(every[0], every[1]), name
+
+
+def test_weights_that_others_write_count_or_are_refused():
+    cpu, gpu = pair()
+    one, two = make(cpu, "ZeroOneAdam"), make(gpu, "ZeroOneAdam")
+    for model, optimizer in ((cpu, one), (gpu, two)):
+        train(model, optimizer, range(1, 3))  # an exchange in every step until the freeze
+        with torch.no_grad():
+            model[0].weight.clamp_(-0.1, 0.1)
+        train(model, optimizer, range(3, 5))
+    assert same(cpu, gpu)
+    for model, optimizer in ((cpu, one), (gpu, two)):
+        while optimizer._core.in_sync:
+            train(model, optimizer, [5])
+        with torch.no_grad():
+            model[0].bias.zero_()
+        with pytest.raises(laconic.Error, match="0.bias"):
+            train(model, optimizer, [6])

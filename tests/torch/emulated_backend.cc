@@ -142,9 +142,8 @@ Tensor empty(::c10::IntArrayRef sizes, Options type, std::optional<::c10::Layout
 Tensor empty_strided(::c10::IntArrayRef sizes, ::c10::IntArrayRef strides, Options type,
                      std::optional<::c10::Layout>, std::optional<::c10::Device>,
                      std::optional<bool>) {
-  return ::at::detail::empty_strided_generic(sizes, strides, allocator(),
-                                             ::c10::DispatchKeySet(kKey),
-                                             ::c10::dtype_or_default(type));
+  return ::at::detail::empty_strided_generic(
+      sizes, strides, allocator(), ::c10::DispatchKeySet(kKey), ::c10::dtype_or_default(type));
 }
 
 cuda::Address address_of(const Tensor& tensor) {
@@ -159,8 +158,8 @@ std::size_t spanned_bytes(const Tensor& tensor) {
 
 // A copy in memory of the host, with the same strides. The host waits for the current stream.
 Tensor fetched(const Tensor& tensor) {
-  Tensor host = ::at::empty_strided(tensor.sizes(), tensor.strides(),
-                                    tensor.options().device(::c10::kCPU));
+  Tensor host =
+      ::at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(::c10::kCPU));
   const cuda::Stream stream = current_stream();
   cuda::Event done{};
   check(driver().event_create(&done, 0));

@@ -128,6 +128,22 @@ TEST_P(OnGpu, ParametersWithoutAGradientRest) {
   });
 }
 
+TEST_P(OnGpu, WeightsThatOthersWriteCount) {
+  run([](Transport& world) {
+    const OptimizerConfig config = short_config("zero-one-adam");
+    Replica cpu(world, config), gpu(world, config, emulated_device());
+    for (Replica* one : {&cpu, &gpu}) {
+      for (int t = 1; t <= 2; ++t) one->step(t);  // a sync each
+      {
+        const ::torch::NoGradGuard no_grad;
+        one->net->first->weight.clamp_(-0.1, 0.1);
+      }
+      for (int t = 3; t <= 4; ++t) one->step(t);
+    }
+    EXPECT_EQ(first_difference(weights_of(*gpu.net), weights_of(*cpu.net)), "");
+  });
+}
+
 TEST_P(OnGpu, CheckpointsMoveBetweenDevices) {
   const Scratch scratch;
   run([&scratch](Transport& world) {

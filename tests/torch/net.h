@@ -41,8 +41,7 @@ std::vector<float> weights_of(const ::torch::nn::Module& module);
 
 // DataParallel over a Net that every rank has filled differently.
 struct Replica {
-  Replica(Transport& world, const OptimizerConfig& config,
-          ::torch::Device device = ::torch::kCPU);
+  Replica(Transport& world, const OptimizerConfig& config, ::torch::Device device = ::torch::kCPU);
   // One step on the rank's own batch.
   void step(std::int64_t t, double lr = 0.01);
 
