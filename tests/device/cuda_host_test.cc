@@ -128,6 +128,16 @@ TEST(Cuda, NamesTheGpusThatThereAre) {
   EXPECT_NE(error.find("there is no GPU 3, the driver sees 1"), std::string::npos) << error;
 }
 
+// But for `correct`, which adds residuals to shares of a node: an exchange's second step there.
+template <typename Found>
+void expect_all_kernels(const std::vector<Found>& found) {
+  for (const cuda::Kernel& kernel : cuda::all_kernels())
+    EXPECT_TRUE(
+        kernel.name == "correct" ||
+        std::ranges::any_of(found, [&](const Found& one) { return one.kernel == kernel.name; }))
+        << kernel.name << " is missing";
+}
+
 TEST(Cuda, EveryKernelGivesTheBitsOfTheCpu) {
   CudaDevice device(gpu(), 1, "a test");
   const auto checks = compare_with_host(device);
@@ -138,18 +148,14 @@ TEST(Cuda, EveryKernelGivesTheBitsOfTheCpu) {
     elements += one.elements;
   }
   EXPECT_GT(elements, 1'000'000U);
-  for (const cuda::Kernel& kernel : cuda::all_kernels())
-    EXPECT_TRUE(
-        kernel.name == "correct" ||
-        std::ranges::any_of(checks, [&](const auto& one) { return one.kernel == kernel.name; }))
-        << kernel.name << " is not checked";
+  expect_all_kernels(checks);
 }
 
 TEST(Cuda, MeasuresItsKernelsBesideACopy) {
   CudaDevice device(gpu(), 1, "a test");
   const auto speeds = measure_speeds(device, 3 * kTile + 100);
-  ASSERT_EQ(speeds.size(), 5U);
-  EXPECT_EQ(speeds.front().kernel, "copy");
+  ASSERT_EQ(speeds.front().kernel, "copy");
+  expect_all_kernels(speeds);
   for (const KernelSpeed& one : speeds) EXPECT_GT(one.gb_per_second, 0) << one.kernel;
 }
 
