@@ -167,10 +167,12 @@ struct DataParallel::Parts {
   void take_up_writes() {
     if (on_cpu()) return;
     writes.resize(parameters());
-    for (std::size_t i = 0; i < parameters(); ++i) {
+    std::size_t first = parameters();  // one stands for all: the optimizer takes up every weight
+    for (std::size_t i = parameters(); i-- > 0;) {
       const auto now = parameter(i)._version();
-      if (std::exchange(writes[i], now) != now) optimizer->written(i);
+      if (std::exchange(writes[i], now) != now) first = i;
     }
+    if (first < parameters()) optimizer->written(first);
   }
 
   // Where steps begin by themselves.

@@ -27,9 +27,10 @@ def take_up(optimizer: Optimizer) -> None:
         return
     optimizer._core.take_up_weights()
     if arena.on_gpu:  # where the core would need a copy of all weights to notice
-        for i in arena.touched():
-            optimizer._core.written(i)
-        arena.note()
+        touched = arena.touched()
+        if touched:  # one stands for all: the core takes up every weight
+            optimizer._core.written(touched[0])
+            arena.note()
 
 
 def _refuse_touched(optimizer: Optimizer) -> None:
