@@ -17,7 +17,7 @@ namespace {
 
 namespace k = kernels;
 
-constexpr std::size_t kTile = laconic::kTile;
+constexpr std::size_t kTile = laconic::kTile, kRun = kTile / 4;
 constexpr k::AdamStep kStep{0.9F, 0.1F, 0.999F, 0.001F, 1e-4F, 1.0F, 1.0F, 1e-8F, 1e-5F};
 
 thread_local float tile[kTile];
@@ -37,35 +37,45 @@ void for_each_tile(const Arrays& a, const Work& work) {
   for (std::size_t i = 0; i < a.size(); i += kTile) work(i, std::min(kTile, a.size() - i));
 }
 
+// What is decoded, in pieces as HostDevice has them.
+template <typename Work>
+void for_each_run(const Arrays& a, const Work& work) {
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    for (std::size_t k = 0; k < count; k += kRun) work(i + k, std::min(kRun, count - k));
+  });
+}
+
 const float* finite_gradient(const Arrays& a, std::size_t i, std::size_t count) {
   return k::all_finite(a.g.data() + i, count) ? a.g.data() + i : nullptr;
 }
 
-// `residual`: added to the tile; null where the tile holds it already. As HostDevice does it.
-void code_tile(Arrays& a, std::size_t i, std::size_t count, const float* residual) {
+// As HostDevice does it.
+void code_terms(Arrays& a, std::size_t i, std::size_t count, const k::Terms& terms) {
   k::Lanes lanes;
-  if (residual)
-    k::measure_sum(tile, residual, nullptr, count, k::Norm::kL2, lanes);
-  else
-    k::measure(tile, nullptr, nullptr, count, k::Norm::kL2, tile, lanes);
+  k::measure_sum(terms, a.e.data() + i, nullptr, count, k::Norm::kL2, lanes);
   const float scale = a.scales[i / kTile] = k::scale_of(k::fold(lanes), count, k::Norm::kL2);
-  float* left = a.e.data() + i;
-  std::uint8_t* bits = a.bits.data() + i / 8;
-  if (residual)
-    k::code_sum(tile, residual, nullptr, count, scale, 1.0F, left, bits);
-  else
-    k::code(tile, nullptr, count, scale, 1.0F, left, bits);
+  k::code_sum(terms, a.e.data() + i, nullptr, count, scale, 1.0F, a.e.data() + i,
+              a.bits.data() + i / 8);
+}
+
+// Of a tile that holds the residual already.
+void code_tile(Arrays& a, std::size_t i, std::size_t count) {
+  k::Lanes lanes;
+  k::measure(tile, nullptr, nullptr, count, k::Norm::kL2, tile, lanes);
+  const float scale = a.scales[i / kTile] = k::scale_of(k::fold(lanes), count, k::Norm::kL2);
+  k::code(tile, nullptr, count, scale, 1.0F, a.e.data() + i, a.bits.data() + i / 8);
 }
 
 void encode_momentum(Arrays& a) {
   for_each_tile(a, [&](std::size_t i, std::size_t count) {
-    k::momentum(kStep, finite_gradient(a, i, count), a.m.data() + i, tile, count);
-    code_tile(a, i, count, a.e.data() + i);
+    code_terms(
+        a, i, count,
+        {a.m.data() + i, kStep.beta1, a.g.data() + i, kStep.one_minus_beta1, k::Bounded::kSecond});
   });
 }
 
 void decode_momentum(Arrays& a) {
-  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+  for_each_run(a, [&](std::size_t i, std::size_t count) {
     k::decode({a.scales[i / kTile], a.bits.data() + i / 8}, count, tile);
     k::one_bit_apply(kStep, tile, a.m.data() + i, a.v.data() + i, a.x.data() + i, count);
   });
@@ -75,13 +85,13 @@ void encode_pending(Arrays& a) {
   for_each_tile(a, [&](std::size_t i, std::size_t count) {
     k::zero_one_message(kStep, 1.0F, finite_gradient(a, i, count), a.m.data() + i, a.e.data() + i,
                         tile, count);
-    code_tile(a, i, count, nullptr);
+    code_tile(a, i, count);
   });
 }
 
 // The gradient's memory stands for the weights of the last sync.
 void decode_pending(Arrays& a) {
-  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+  for_each_run(a, [&](std::size_t i, std::size_t count) {
     k::decode({a.scales[i / kTile], a.bits.data() + i / 8}, count, tile);
     k::zero_one_sync(kStep, 1.0F, tile, a.m.data() + i, a.v.data() + i, a.g.data() + i,
                      a.x.data() + i, count);
@@ -97,15 +107,14 @@ void local_pending(Arrays& a) {
 
 void encode_displacement(Arrays& a) {
   for_each_tile(a, [&](std::size_t i, std::size_t count) {
-    k::displacement(a.g.data() + i, a.x.data() + i, count, tile);
-    code_tile(a, i, count, a.e.data() + i);
+    code_terms(a, i, count, {a.g.data() + i, 1, a.x.data() + i, -1, k::Bounded::kSum});
   });
 }
 
 void decode_outer(Arrays& a) {
   const k::OuterStep step{
       .rule = k::OuterRule::kNesterov, .rate = 0.7F, .momentum = 0.9F, .clip = 1e30F};
-  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+  for_each_run(a, [&](std::size_t i, std::size_t count) {
     k::decode({a.scales[i / kTile], a.bits.data() + i / 8}, count, tile);
     k::outer_update(step, tile, a.m.data() + i, nullptr, a.g.data() + i, a.x.data() + i, count);
   });
@@ -122,7 +131,7 @@ void draw_moments(Arrays& a) {
 
 void sign_step(Arrays& a) {
   const std::uint8_t active[8] = {255, 255, 255, 255, 255, 255, 255, 255};
-  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+  for_each_run(a, [&](std::size_t i, std::size_t count) {
     k::signs_to_floats(a.bits.data() + i / 8, active, count, tile);
     k::birder_update(1e-4F, 1.0F, tile, a.x.data() + i, count);
   });

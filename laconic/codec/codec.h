@@ -80,11 +80,12 @@ class Codec {
   // Whether encode_run does something.
   virtual bool encodes_runs() const noexcept { return false; }
   // A part of several whole blocks, at most a tile in all, at once, as measure, settle and encode of
-  // each would do: p = a + e, and (p - C(p)) * gain goes to `left`, which may be `a` or `e`. Returns
-  // the number of elements before the first block that cannot be encoded.
-  virtual std::size_t encode_run(const float* /*a*/, const float* /*e*/, const float* /*live*/,
-                                 const Part& /*part*/, float /*gain*/, float* /*left*/,
-                                 std::byte* /*message*/) const noexcept {
+  // each would do: p = a + e, and (p - C(p)) * gain goes to `left`, which may be a term or `e`.
+  // Where `a` has two terms, `live` is null. Returns the number of elements before the first block
+  // that cannot be encoded.
+  virtual std::size_t encode_run(const kernels::Terms& /*a*/, const float* /*e*/,
+                                 const float* /*live*/, const Part& /*part*/, float /*gain*/,
+                                 float* /*left*/, std::byte* /*message*/) const noexcept {
     return 0;
   }
   // The part, whole blocks or what no block uses, decodes to 0. It may be longer than a tile.

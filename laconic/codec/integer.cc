@@ -41,8 +41,9 @@ class Integer final : public LargestScale<Integer> {
   }
 
   bool encodes_runs() const noexcept override { return true; }
-  std::size_t encode_run(const float* a, const float* e, const float* live, const Part& part,
-                         float gain, float* left, std::byte* message) const noexcept override {
+  std::size_t encode_run(const kernels::Terms& a, const float* e, const float* live,
+                         const Part& part, float gain, float* left,
+                         std::byte* message) const noexcept override {
     const auto to = parts(message, part.capacity);
     float scales[kTile / wire::kWord];
     const std::size_t done = kernels::encode_integers(

@@ -13,6 +13,12 @@ constexpr std::size_t item_of(std::size_t block) {
   return block > kTile ? block : kTile / block * block;
 }
 
+// The same for what is decoded at once; within one block where it is long.
+constexpr std::size_t run_of(std::size_t block) {
+  if (block == 0 || block >= kTile) return kRun;
+  return block > kRun ? block : kRun / block * block;
+}
+
 }  // namespace
 
 // Vocabulary: a block is what a codec encodes at once; a tile is the part of it that is worked on
@@ -163,14 +169,18 @@ std::size_t HostDevice::encode_run(const EncodeValues& job, const Codec::Part& r
   const Residual& residual = to.residual;
   if (!to.codec->encodes_runs() || run.count > kTile || !residual.added || residual.share == 0)
     return 0;
-  Tile tile{.begin = to.range.begin + run.begin, .count = run.count, .values = scratch(thread)};
-  if (!fill(job.source, tile)) return 0;
+  const float* live = live_at(to, run.begin);
+  auto a = live ? std::nullopt : terms_of(job.source, to.range.begin + run.begin);
+  if (!a) {
+    Tile tile{.begin = to.range.begin + run.begin, .count = run.count, .values = scratch(thread)};
+    if (!fill(job.source, tile)) return 0;
+    a = tile.values;
+  }
   float* kept = residual.kept ? residual.kept + run.begin : scratch(thread);
   float* left = residual.keep != 0 ? scratch(thread) : kept;
-  const std::size_t done =
-      to.codec->encode_run(tile.values, added_at(residual, run.begin), live_at(to, run.begin), run,
-                           residual.gain * residual.share, left, to.out);
-  if (left != kept) kernels::blend(residual.keep, left, live_at(to, run.begin), done, kept);
+  const std::size_t done = to.codec->encode_run(*a, added_at(residual, run.begin), live, run,
+                                                residual.gain * residual.share, left, to.out);
+  if (left != kept) kernels::blend(residual.keep, left, live, done, kept);
   return done;
 }
 
@@ -258,11 +268,14 @@ void HostDevice::combine(const CombineMessages& job) {
 void HostDevice::decode(const DecodeMessage& job) {
   // A sink works on a tile as fast as memory allows, on a short block it does not.
   const std::size_t run = job.block == 0 ? 0 : item_of(job.block);
+  // Exact means may hold what is not finite, and then a sink leaves out a whole block.
+  const std::size_t most = job.codec->exact() ? kTile : run_of(job.block);
   for_each_block(job.range, run, [&](const Block& at) {
-    for_each_tile(job.range.capacity, at.begin, at.count, [&](const Codec::Part& part) {
+    for (std::size_t done = 0; done < at.count; done += most) {
+      const Codec::Part part{job.range.capacity, at.begin + done, std::min(most, at.count - done)};
       take(job.sink, job.range.begin + part.begin,
            {job.codec->decode(job.message, part, scratch(at.thread)), part.count});
-    });
+    }
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 
 #include "laconic/core/buffer.h"
 #include "laconic/device/jobs.h"
@@ -80,6 +81,10 @@ class HostDevice final : public Device {
   Buffer<EncodeResult> results_;  // of each thread
 };
 
+// What is decoded waits for its sink in L1, beside all that streams past: a quarter of a tile. Of a
+// whole one much would be written to L2 and read again.
+constexpr std::size_t kRun = kTile / 4;
+
 // Calls work(begin, count, thread) for the pieces of at most `piece` elements of [begin, begin +
 // count).
 template <typename Work>
@@ -94,6 +99,8 @@ void for_each_piece(Pool& pool, std::size_t begin, std::size_t count, std::size_
 
 // Tile by tile, on the host: values of a source, a mean into a sink.
 bool fill(const Source& source, Tile& tile);
+// What a source is made of from `begin` on, for whoever only adds it up; none: `fill` it.
+std::optional<kernels::Terms> terms_of(const Source& source, std::size_t begin);
 // Copies values of any number of tiles to `out`; false when any tile was not finite.
 bool fill_floats(const Source& source, std::size_t begin, std::size_t count, bool fallback,
                  float* out);

@@ -263,6 +263,26 @@ struct FillTile {
   }
 };
 
+struct TermsFrom {
+  std::size_t begin;
+
+  template <typename Other>
+  std::optional<kernels::Terms> operator()(const Other&) const {
+    return std::nullopt;
+  }
+  std::optional<kernels::Terms> operator()(const Values& source) const {
+    if (source.checked) return std::nullopt;
+    return source.values + begin;
+  }
+  std::optional<kernels::Terms> operator()(const Momentum& source) const {
+    return kernels::Terms(source.m + begin, source.step.beta1, source.g + begin,
+                          source.step.one_minus_beta1, kernels::Bounded::kSecond);
+  }
+  std::optional<kernels::Terms> operator()(const Displacement& source) const {
+    return kernels::Terms(source.x_sync + begin, 1, source.x + begin, -1, kernels::Bounded::kSum);
+  }
+};
+
 struct TakeTile {
   std::size_t begin;
   std::span<const float> mean;
@@ -386,6 +406,10 @@ bool fill_floats(const Source& source, std::size_t begin, std::size_t count, boo
 void cast_votes(Tile& tile) {
   if (!tile.drawn) kernels::vote(*tile.ties, tile.values, tile.count, tile.bits);
   tile.drawn = true;
+}
+
+std::optional<kernels::Terms> terms_of(const Source& source, std::size_t begin) {
+  return std::visit(TermsFrom{begin}, source);
 }
 
 void take(const Sink& sink, std::size_t begin, std::span<const float> mean) {

@@ -152,20 +152,22 @@ void HostDevice::count(const CountSigns& job) {
 
 void HostDevice::read(const ReadSigns& job) {
   const Range& range = job.range;
+  const auto read_run = [&](std::size_t begin, std::size_t count, float* out) {
+    const std::size_t at = begin - range.begin, word = at / kWord;
+    if (job.planes > 0) {
+      std::uint16_t voters[kRun / kWord];
+      std::memcpy(voters, job.extras + 2 * word, 2 * words_of(count));
+      kernels::counts_to_floats(job.bits + word * 8 * static_cast<std::size_t>(job.planes), voters,
+                                job.planes, count, out);
+    } else {
+      kernels::signs_to_floats(job.bits + at / 8, job.extras + word / 8, count, out);
+    }
+    take(job.sink, begin, {out, count});
+  };
   for_each_piece(pool_, range.begin, range.count, kTile,
                  [&](std::size_t begin, std::size_t count, int thread) {
-                   const std::size_t at = begin - range.begin, word = at / kWord;
-                   float* out = scratch(thread);
-                   if (job.planes > 0) {
-                     std::uint16_t voters[kTileWords];
-                     std::memcpy(voters, job.extras + 2 * word, 2 * words_of(count));
-                     kernels::counts_to_floats(
-                         job.bits + word * 8 * static_cast<std::size_t>(job.planes), voters,
-                         job.planes, count, out);
-                   } else {
-                     kernels::signs_to_floats(job.bits + at / 8, job.extras + word / 8, count, out);
-                   }
-                   take(job.sink, begin, {out, count});
+                   for (std::size_t done = 0; done < count; done += kRun)
+                     read_run(begin + done, std::min(kRun, count - done), scratch(thread));
                  });
 }
 

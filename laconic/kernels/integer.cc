@@ -1,6 +1,7 @@
 #include "laconic/kernels/integer.h"
 
 #include <cfloat>
+#include <cmath>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "laconic/kernels/integer.cc"
@@ -51,7 +52,8 @@ HWY_INLINE void prefetch_word(const float* at) {
 
 // What the codes of a block are made of: p = a + e, or a where e is null.
 struct Coding {
-  const float *a, *e, *live;
+  Terms a;
+  const float *e, *live;
   float scale, inverse, gain;
   float* left;
 };
@@ -59,10 +61,10 @@ struct Coding {
 // Writes what is left and returns the codes in the lowest bits of the lanes, two's complement. To
 // add 1.5 * 2^23 rounds to the nearest integer, ties to even, and leaves it in the last bits. With
 // feedback p was measured, so that no code lies outside of ±L.
-template <int kBits, bool kFeedback, bool kMasked, bool kGain, class D>
+template <int kBits, bool kFeedback, bool kMasked, bool kGain, bool kTwo, class D>
 HWY_INLINE auto code_at(D d, const Coding& to, std::size_t i) {
   const auto rounder = hn::Set(d, 12582912.0F);
-  const auto value = sum_at<kFeedback, kMasked>(d, to.a, to.e, to.live, i);
+  const auto value = sum_at<kFeedback, kMasked, kTwo>(d, to.a, to.e, to.live, i);
   auto scaled = hn::Mul(value, hn::Set(d, to.inverse));
   if constexpr (!kFeedback) {
     constexpr auto kLargest = static_cast<float>(largest_code(kBits));
@@ -77,20 +79,20 @@ HWY_INLINE auto code_at(D d, const Coding& to, std::size_t i) {
 }
 
 // The last elements of a block, fewer than a word.
-template <int kBits, bool kFeedback, bool kMasked>
+template <int kBits, bool kFeedback, bool kMasked, bool kTwo>
 HWY_INLINE void encode_tail(const Coding& to, std::size_t begin, std::size_t count,
                             std::uint8_t* codes) {
   const One d;
   std::memset(codes, 0, bytes_of<kBits>(kWord));
   for (std::size_t k = 0; k < count; ++k) {
     const std::uint32_t code =
-        hn::GetLane(code_at<kBits, kFeedback, kMasked, true>(d, to, begin + k));
+        hn::GetLane(code_at<kBits, kFeedback, kMasked, true, kTwo>(d, to, begin + k));
     codes[bytes_of<kBits>(k)] = static_cast<std::uint8_t>(
         codes[bytes_of<kBits>(k)] | (code & ((1U << kBits) - 1)) << (k * kBits % 8));
   }
 }
 
-template <int kBits, bool kFeedback, bool kMasked, bool kGain>
+template <int kBits, bool kFeedback, bool kMasked, bool kGain, bool kTwo = false>
 HWY_INLINE void encode_as(const Coding& to, std::size_t count, std::uint8_t* codes) {
   std::size_t i = 0;
   if constexpr (kWidth >= 4)
@@ -99,13 +101,13 @@ HWY_INLINE void encode_as(const Coding& to, std::size_t count, std::uint8_t* cod
       for (std::size_t k = 0; k < kWord; k += 4 * kWidth)
         write_fields<kBits>(hn::RebindToUnsigned<Full>(), codes + bytes_of<kBits>(i + k),
                             [&](std::size_t at) HWY_ATTR {
-                              return code_at<kBits, kFeedback, kMasked, kGain>(Full(), to,
-                                                                               i + k + at);
+                              return code_at<kBits, kFeedback, kMasked, kGain, kTwo>(Full(), to,
+                                                                                     i + k + at);
                             });
     }
   for (; i < count; i += kWord)
-    encode_tail<kBits, kFeedback, kMasked>(to, i, count - i < kWord ? count - i : kWord,
-                                           codes + bytes_of<kBits>(i));
+    encode_tail<kBits, kFeedback, kMasked, kTwo>(to, i, count - i < kWord ? count - i : kWord,
+                                                 codes + bytes_of<kBits>(i));
 }
 
 template <int kBits>
@@ -123,29 +125,38 @@ void ToIntegers(const float* p, const float* live, std::size_t count, int bits, 
               : encode<2>(p, live, count, scale, gain, e, codes);
 }
 
-// The largest |a + e|.
-template <bool kMasked>
-HWY_INLINE float largest_sum(const float* a, const float* e, const float* live, std::size_t count) {
+// The largest |a + e|; infinite where the terms are out of their bound.
+template <bool kMasked, bool kTwo>
+HWY_INLINE float largest_sum(const Terms& a, const float* e, const float* live, std::size_t count) {
   const Full d;
   const hn::RebindToSigned<Full> di;
   auto first = hn::Zero(d), second = hn::Zero(d);
+  Bound bound;
+  const auto sum = [&](auto tag, std::size_t at) HWY_ATTR {
+    if constexpr (!kTwo) return sum_at<true, kMasked>(tag, a, e, live, at);
+    const auto value = value_at<kTwo>(tag, a, at);
+    bound.see(tag, a, at, value);
+    return hn::Add(value, hn::LoadU(tag, e + at));
+  };
   std::size_t i = 0;
   for (; i + kWord <= count; i += kWord) {
-    prefetch_word(a + i);
+    prefetch_word(a.a + i);
+    if constexpr (kTwo) prefetch_word(a.b + i);
     for (std::size_t k = 0; k < kWord; k += 2 * kWidth) {
-      first = larger(d, first, sum_at<true, kMasked>(d, a, e, live, i + k));
-      second = larger(d, second, sum_at<true, kMasked>(d, a, e, live, i + k + kWidth));
+      first = larger(d, first, sum(d, i + k));
+      second = larger(d, second, sum(d, i + k + kWidth));
     }
   }
   const One one;
   auto last = hn::Zero(one);
-  for (; i < count; ++i) last = larger(one, last, sum_at<true, kMasked>(one, a, e, live, i));
+  for (; i < count; ++i) last = larger(one, last, sum(one, i));
+  if (kTwo && !bound.holds()) return HUGE_VALF;
   const auto most = hn::MaxOfLanes(di, hn::BitCast(di, larger(d, first, second)));
   const float whole = hn::GetLane(hn::BitCast(d, most));
   return hn::GetLane(larger(one, last, hn::Set(one, whole)));
 }
 
-template <int kBits, bool kMasked, bool kGain>
+template <int kBits, bool kMasked, bool kGain, bool kTwo>
 HWY_INLINE std::size_t encode_blocks(const Coding& run, std::size_t count, std::size_t block,
                                      float most, float* scales, std::uint8_t* codes) {
   const std::size_t together = block > kTogether ? block : kTogether / block * block;
@@ -155,8 +166,8 @@ HWY_INLINE std::size_t encode_blocks(const Coding& run, std::size_t count, std::
     std::size_t good = done;
     while (good < end) {
       const std::size_t n = end - good < block ? end - good : block;
-      const float largest =
-          largest_sum<kMasked>(run.a + good, run.e + good, kMasked ? run.live + good : nullptr, n);
+      const float largest = largest_sum<kMasked, kTwo>(run.a.from(good), run.e + good,
+                                                       kMasked ? run.live + good : nullptr, n);
       const float scale = integer_scale(largest, kBits);
       if (!(largest <= FLT_MAX && scale <= most)) break;
       scales[good / block] = scale;
@@ -165,8 +176,8 @@ HWY_INLINE std::size_t encode_blocks(const Coding& run, std::size_t count, std::
     for (std::size_t n; done < good; done += n) {
       n = good - done < block ? good - done : block;
       const float scale = scales[done / block];
-      encode_as<kBits, true, kMasked, kGain>(
-          {run.a + done, run.e + done, kMasked ? run.live + done : nullptr, scale,
+      encode_as<kBits, true, kMasked, kGain, kTwo>(
+          {run.a.from(done), run.e + done, kMasked ? run.live + done : nullptr, scale,
            inverse_scale(scale), run.gain, run.left + done},
           n, codes + bytes_of<kBits>(done));
     }
@@ -178,13 +189,16 @@ HWY_INLINE std::size_t encode_blocks(const Coding& run, std::size_t count, std::
 template <int kBits>
 HWY_INLINE std::size_t encode_run(const Coding& run, std::size_t count, std::size_t block,
                                   float most, float* scales, std::uint8_t* codes) {
+  if (run.a.b != nullptr)
+    return encode_blocks<kBits, false, true, true>(run, count, block, most, scales, codes);
   if (run.live != nullptr)
-    return encode_blocks<kBits, true, true>(run, count, block, most, scales, codes);
-  return run.gain == 1 ? encode_blocks<kBits, false, false>(run, count, block, most, scales, codes)
-                       : encode_blocks<kBits, false, true>(run, count, block, most, scales, codes);
+    return encode_blocks<kBits, true, true, false>(run, count, block, most, scales, codes);
+  return run.gain == 1
+             ? encode_blocks<kBits, false, false, false>(run, count, block, most, scales, codes)
+             : encode_blocks<kBits, false, true, false>(run, count, block, most, scales, codes);
 }
 
-std::size_t EncodeIntegers(const float* a, const float* e, const float* live, std::size_t count,
+std::size_t EncodeIntegers(const Terms& a, const float* e, const float* live, std::size_t count,
                            std::size_t block, int bits, float most, float gain, float* left,
                            float* scales, std::uint8_t* codes) {
   const Coding run{a, e, live, 0, 0, gain, left};
@@ -296,7 +310,7 @@ void to_integers(const float* p, const float* live, std::size_t count, int bits,
   HWY_DYNAMIC_DISPATCH(ToIntegers)(p, live, count, bits, scale, gain, e, codes);
 }
 
-std::size_t encode_integers(const float* a, const float* e, const float* live, std::size_t count,
+std::size_t encode_integers(const Terms& a, const float* e, const float* live, std::size_t count,
                             std::size_t block, int bits, float most, float gain, float* left,
                             float* scales, std::uint8_t* codes) noexcept {
   return HWY_DYNAMIC_DISPATCH(EncodeIntegers)(a, e, live, count, block, bits, most, gain, left,

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "laconic/kernels/arithmetic.h"
+#include "laconic/kernels/terms.h"
 
 // Integer codes with error feedback. Pure loops on spans: noexcept, no allocation, no threads.
 // Pointers need no alignment. `bits` is 8, 4 or 2; codes are fields of so many bits, two's
@@ -28,8 +29,8 @@ void to_integers(const float* p, const float* live, std::size_t count, int bits,
 // A run of blocks at once, the last one perhaps shorter: p = a + e; of each block the scale; codes,
 // and left = (p - C(p)) * gain, as above. Ends before the first block whose |p| is not finite or
 // whose scale is above `most`, and returns the number of elements before it. `left` may be `e` or
-// `a`. REQUIRES: `e` is not null; `block` is a multiple of 64.
-std::size_t encode_integers(const float* a, const float* e, const float* live, std::size_t count,
+// a term. REQUIRES: `e` is not null; `block` is a multiple of 64; with two terms `live` is null.
+std::size_t encode_integers(const Terms& a, const float* e, const float* live, std::size_t count,
                             std::size_t block, int bits, float most, float gain, float* left,
                             float* scales, std::uint8_t* codes) noexcept;
 

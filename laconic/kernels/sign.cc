@@ -71,44 +71,75 @@ void Code(const float* p, const float* live, std::size_t count, float scale, flo
 }
 
 template <Norm kNorm, bool kMasked>
-HWY_INLINE void measure_sum(const float* a, const float* e, const float* live, std::size_t count,
+HWY_INLINE bool measure_sum(const Terms& a, const float* e, const float* live, std::size_t count,
                             Lanes& lanes) {
   accumulate(count, lanes, [=](auto d, std::size_t i) HWY_ATTR {
     return magnitude<kNorm>(sum_at<true, kMasked>(d, a, e, live, i));
   });
+  return true;
 }
 
-void MeasureSum(const float* a, const float* e, const float* live, std::size_t count, Norm norm,
+template <Norm kNorm>
+HWY_INLINE bool measure_two(const Terms& a, const float* e, std::size_t count, Lanes& lanes) {
+  Bound bound;
+  accumulate(count, lanes, [=, &bound](auto d, std::size_t i) HWY_ATTR {
+    const auto sum = value_at<true>(d, a, i);
+    bound.see(d, a, i, sum);
+    return magnitude<kNorm>(hn::Add(sum, hn::LoadU(d, e + i)));
+  });
+  return bound.holds();
+}
+
+template <Norm kNorm>
+HWY_INLINE bool measure_terms(const Terms& a, const float* e, const float* live, std::size_t count,
+                              Lanes& lanes) {
+  if (a.b != nullptr) return measure_two<kNorm>(a, e, count, lanes);
+  return live ? measure_sum<kNorm, true>(a, e, live, count, lanes)
+              : measure_sum<kNorm, false>(a, e, live, count, lanes);
+}
+
+bool MeasureSum(const Terms& a, const float* e, const float* live, std::size_t count, Norm norm,
                 Lanes& lanes) {
-  if (norm == Norm::kL2)
-    live ? measure_sum<Norm::kL2, true>(a, e, live, count, lanes)
-         : measure_sum<Norm::kL2, false>(a, e, live, count, lanes);
-  else
-    live ? measure_sum<Norm::kL1, true>(a, e, live, count, lanes)
-         : measure_sum<Norm::kL1, false>(a, e, live, count, lanes);
+  return norm == Norm::kL2 ? measure_terms<Norm::kL2>(a, e, live, count, lanes)
+                           : measure_terms<Norm::kL1>(a, e, live, count, lanes);
 }
 
-template <bool kMasked, bool kGain>
-HWY_INLINE void code_sum(const float* a, const float* e, const float* live, std::size_t count,
+// With two terms memory has no time for more than the hardware fetches by itself.
+template <bool kTwo, bool kMasked, bool kGain>
+HWY_INLINE void code_sum(const Terms& a, const float* e, const float* live, std::size_t count,
                          float scale, float gain, float* left, std::uint8_t* bits) {
-  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    prefetch_next_tile(a, i);
-    prefetch_next_tile(e, i);
-    const auto value = sum_at<true, kMasked>(d, a, e, live, i);
+  const auto code_at = [=](auto d, std::size_t i) HWY_ATTR {
+    if constexpr (!kTwo) {
+      prefetch_next_tile(a.a, i);
+      prefetch_next_tile(e, i);
+    }
+    const auto value = sum_at<true, kMasked, kTwo>(d, a, e, live, i);
     const auto coded = hn::CopySignToAbs(hn::Abs(hn::Set(d, scale)), value);
     auto residual = hn::Sub(value, coded);
     if constexpr (kGain) residual = hn::Mul(residual, hn::Set(d, gain));
     hn::StoreU(only_live<kMasked>(d, live, i, residual), d, left + i);
-    store_bits(d, sign_mask(d, value), bits, i);
-  });
+    return sign_mask(d, value);
+  };
+  std::size_t i = 0;
+  for (; i + 64 <= count; i += 64) store_word(bits, i, code_at);
+  for (; i + kWidth <= count; i += kWidth) store_bits(Full(), code_at(Full(), i), bits, i);
+  for (; i < count; ++i) store_bits(One(), code_at(One(), i), bits, i);
   clear_tail(count, bits);
 }
 
-void CodeSum(const float* a, const float* e, const float* live, std::size_t count, float scale,
+template <bool kGain>
+HWY_INLINE void code_terms(const Terms& a, const float* e, const float* live, std::size_t count,
+                           float scale, float gain, float* left, std::uint8_t* bits) {
+  a.b ? code_sum<true, false, kGain>(a, e, nullptr, count, scale, gain, left, bits)
+      : code_sum<false, false, kGain>(a, e, live, count, scale, gain, left, bits);
+}
+
+void CodeSum(const Terms& a, const float* e, const float* live, std::size_t count, float scale,
              float gain, float* left, std::uint8_t* bits) {
-  if (live != nullptr) return code_sum<true, true>(a, e, live, count, scale, gain, left, bits);
-  gain == 1 ? code_sum<false, false>(a, e, live, count, scale, gain, left, bits)
-            : code_sum<false, true>(a, e, live, count, scale, gain, left, bits);
+  if (live != nullptr)
+    return code_sum<false, true, true>(a, e, live, count, scale, gain, left, bits);
+  gain == 1 ? code_terms<false>(a, e, live, count, scale, gain, left, bits)
+            : code_terms<true>(a, e, live, count, scale, gain, left, bits);
 }
 
 template <class D>
@@ -242,12 +273,12 @@ void code(const float* p, const float* live, std::size_t count, float scale, flo
   HWY_DYNAMIC_DISPATCH(Code)(p, live, count, scale, gain, e, bits);
 }
 
-void measure_sum(const float* a, const float* e, const float* live, std::size_t count, Norm norm,
+bool measure_sum(const Terms& a, const float* e, const float* live, std::size_t count, Norm norm,
                  Lanes& lanes) noexcept {
-  HWY_DYNAMIC_DISPATCH(MeasureSum)(a, e, live, count, norm, lanes);
+  return HWY_DYNAMIC_DISPATCH(MeasureSum)(a, e, live, count, norm, lanes);
 }
 
-void code_sum(const float* a, const float* e, const float* live, std::size_t count, float scale,
+void code_sum(const Terms& a, const float* e, const float* live, std::size_t count, float scale,
               float gain, float* left, std::uint8_t* bits) noexcept {
   HWY_DYNAMIC_DISPATCH(CodeSum)(a, e, live, count, scale, gain, left, bits);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "laconic/kernels/arithmetic.h"
+#include "laconic/kernels/terms.h"
 
 // Sign coding with error feedback. Pure loops on spans: noexcept, no allocation, no threads.
 // Pointers need no alignment; elements of a word of 64 are bits 0 to 63 of 8 little-endian bytes, 1
@@ -28,10 +29,11 @@ void code(const float* p, const float* live, std::size_t count, float scale, flo
           std::uint8_t* bits) noexcept;
 
 // As `measure` and `code` with p = a + e. The sum is made twice: to keep it costs more than to add
-// again what is still in the cache. `left` may be `a` or `e`.
-void measure_sum(const float* a, const float* e, const float* live, std::size_t count, Norm norm,
+// again what is still in the cache. `left` may be a term or `e`. Where `a` has two terms, `live` is
+// null, and measure_sum returns false when what they bound is too large.
+bool measure_sum(const Terms& a, const float* e, const float* live, std::size_t count, Norm norm,
                  Lanes& lanes) noexcept;
-void code_sum(const float* a, const float* e, const float* live, std::size_t count, float scale,
+void code_sum(const Terms& a, const float* e, const float* live, std::size_t count, float scale,
               float gain, float* left, std::uint8_t* bits) noexcept;
 
 // One rank's coded block.

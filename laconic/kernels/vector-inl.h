@@ -118,6 +118,23 @@ HWY_INLINE void store_bits(D d, hn::Mask<D> mask, std::uint8_t* bits, std::size_
   }
 }
 
+// Bits of 64 elements in one store, mask(d, i) of each vector.
+template <class MaskAt>
+HWY_INLINE void store_word(std::uint8_t* bits, std::size_t i, const MaskAt& mask) {
+  const Full d;
+  if constexpr (kWidth >= 8) {
+    std::uint64_t word = 0;
+    for (std::size_t k = 0; k < 64; k += kWidth) {
+      std::uint16_t part = 0;
+      hn::StoreMaskBits(d, mask(d, i + k), reinterpret_cast<std::uint8_t*>(&part));
+      word |= std::uint64_t{part} << k;
+    }
+    std::memcpy(bits + i / 8, &word, sizeof word);
+  } else {
+    for (std::size_t k = 0; k < 64; k += kWidth) store_bits(d, mask(d, i + k), bits, i + k);
+  }
+}
+
 // Where the sign bit is set.
 template <class D>
 HWY_INLINE hn::Mask<D> sign_mask(D d, hn::Vec<D> value) {
@@ -145,11 +162,44 @@ HWY_INLINE hn::Vec<D> only_live(D d, const float* live, std::size_t i, hn::Vec<D
     return value;
 }
 
+template <bool kTwo, class D>
+HWY_INLINE hn::Vec<D> value_at(D d, const Terms& terms, std::size_t i) {
+  const auto a = hn::LoadU(d, terms.a + i);
+  if constexpr (!kTwo) return a;
+  return hn::Add(hn::Mul(hn::Set(d, terms.of_a), a),
+                 hn::Mul(hn::Set(d, terms.of_b), hn::LoadU(d, terms.b + i)));
+}
+
+// The largest of what two terms bound, in the order of bits as integers.
+class Bound {
+ public:
+  HWY_INLINE Bound() : largest_(hn::Zero(Full())), last_(hn::Zero(One())) {}
+  template <class D>
+  HWY_INLINE void see(D d, const Terms& terms, std::size_t i, hn::Vec<D> sum) {
+    const auto value = terms.bounded == Bounded::kSecond ? hn::LoadU(d, terms.b + i) : sum;
+    if constexpr (hn::MaxLanes(D()) == 1)
+      last_ = larger(d, last_, value);
+    else
+      largest_ = larger(d, largest_, value);
+  }
+  HWY_INLINE bool holds() const {
+    const hn::RebindToSigned<Full> di;
+    const hn::RebindToSigned<One> d1;
+    const std::int32_t limit = hn::GetLane(hn::BitCast(d1, hn::Set(One(), kLargestGradient)));
+    return hn::AllFalse(di, hn::Gt(hn::BitCast(di, largest_), hn::Set(di, limit))) &&
+           hn::GetLane(hn::BitCast(d1, last_)) <= limit;
+  }
+
+ private:
+  Vector largest_;
+  hn::Vec<One> last_;
+};
+
 // a + e (without feedback: a), 0 where live is 0.
-template <bool kFeedback, bool kMasked, class D>
-HWY_INLINE hn::Vec<D> sum_at(D d, const float* a, const float* e, const float* live,
+template <bool kFeedback, bool kMasked, bool kTwo = false, class D>
+HWY_INLINE hn::Vec<D> sum_at(D d, const Terms& a, const float* e, const float* live,
                              std::size_t i) {
-  auto value = hn::LoadU(d, a + i);
+  auto value = value_at<kTwo>(d, a, i);
   if constexpr (kFeedback) value = hn::Add(value, hn::LoadU(d, e + i));
   return only_live<kMasked>(d, live, i, value);
 }

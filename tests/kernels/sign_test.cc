@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
+#include <vector>
 
 #include "laconic/kernels/reference.h"
 #include "tests/support/cases.h"
@@ -122,24 +124,99 @@ void coded(const float* a, const float* e, const float* live, std::size_t count,
   reference::code(p.data(), live, count, scale, gain, left, bits);
 }
 
+// As the kernels that are tested: of one array, and of two.
+void measure_one(const float* a, const float* e, const float* live, std::size_t count, Norm norm,
+                 Lanes& lanes) noexcept {
+  measure_sum(a, e, live, count, norm, lanes);
+}
+void code_one(const float* a, const float* e, const float* live, std::size_t count, float scale,
+              float gain, float* left, std::uint8_t* bits) noexcept {
+  code_sum(a, e, live, count, scale, gain, left, bits);
+}
+std::vector<float> blended(const float* a, const float* b, std::size_t count) {
+  std::vector<float> sum(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const float first = 0.9F * a[i], second = -0.1F * b[i];
+    sum[i] = first + second;
+  }
+  return sum;
+}
+void measure_two(const float* a, const float* b, const float* e, std::size_t count, Norm norm,
+                 Lanes& lanes) noexcept {
+  measure_sum({a, 0.9F, b, -0.1F, Bounded::kSum}, e, nullptr, count, norm, lanes);
+}
+void measured_two(const float* a, const float* b, const float* e, std::size_t count, Norm norm,
+                  Lanes& lanes) noexcept {
+  measured(blended(a, b, count).data(), e, nullptr, count, norm, lanes);
+}
+void code_two(const float* a, const float* b, const float* e, std::size_t count, float scale,
+              float gain, float* left, std::uint8_t* bits) noexcept {
+  code_sum({a, 0.9F, b, -0.1F, Bounded::kSum}, e, nullptr, count, scale, gain, left, bits);
+}
+void coded_two(const float* a, const float* b, const float* e, std::size_t count, float scale,
+               float gain, float* left, std::uint8_t* bits) noexcept {
+  coded(blended(a, b, count).data(), e, nullptr, count, scale, gain, left, bits);
+}
+
+TEST_P(SignKernels, SumsOfTwoArraysNeedNoMemory) {
+  for_each_case([](Case& one) {
+    const auto a = one.floats(), b = one.floats(), e = one.floats(), left = one.floats();
+    const auto lanes = one.lanes();
+    const auto bits = one.bits();
+    for (Norm norm : kNorms)
+      expect_same(measure_two, measured_two, a, b, e, one.count(), norm, lanes);
+    Lanes sum;
+    measured_two(a.values.data(), b.values.data(), e.values.data(), one.count(), Norm::kL1, sum);
+    if (!std::isfinite(fold(sum))) return;
+    for (float gain : {1.0F, 3.3F}) {
+      expect_same(code_two, coded_two, a, b, e, one.count(), 0.3F, gain, left, bits);
+      expect_same(code_two, coded_two, a, b, e, one.count(), 0.3F, gain, e, bits);
+    }
+  });
+}
+
+TEST_P(SignKernels, TermsOutOfTheirBoundAreFound) {
+  constexpr float kMost = kLargestGradient;
+  for (std::size_t count : {1UL, 15UL, 64UL, 1000UL})
+    for (std::size_t at : {std::size_t{0}, count / 2, count - 1}) {
+      std::vector<float> a(count, 1.0F), b(count, 2.0F), e(count);
+      const auto holds = [&](Bounded what) {
+        Lanes lanes;
+        return measure_sum({a.data(), 1, b.data(), -1, what}, e.data(), nullptr, count, Norm::kL1,
+                           lanes);
+      };
+      b[at] = kMost;
+      EXPECT_TRUE(holds(Bounded::kSecond)) << count;
+      a[at] = -kMost;
+      EXPECT_TRUE(holds(Bounded::kSecond)) << count;
+      EXPECT_FALSE(holds(Bounded::kSum)) << count;
+      for (float bad : {-2 * kMost, HUGE_VALF, std::nanf("")}) {
+        b[at] = bad;
+        EXPECT_FALSE(holds(Bounded::kSecond)) << count << ' ' << bad;
+        a[at] = 1;
+        EXPECT_FALSE(holds(Bounded::kSum)) << count << ' ' << bad;
+      }
+    }
+}
+
 TEST_P(SignKernels, SumsThatAreMadeTwiceEqualThoseThatAreKept) {
   for_each_case([](Case& one) {
     const auto a = one.floats(), e = one.floats(), live = one.live(), left = one.floats();
     const auto lanes = one.lanes();
     const auto bits = one.bits();
     for (Norm norm : kNorms) {
-      expect_same(measure_sum, measured, a, e, nullptr, one.count(), norm, lanes);
-      expect_same(measure_sum, measured, a, e, live, one.count(), norm, lanes);
+      expect_same(measure_one, measured, a, e, nullptr, one.count(), norm, lanes);
+      expect_same(measure_one, measured, a, e, live, one.count(), norm, lanes);
     }
     Lanes sum;
     measured(a.values.data(), e.values.data(), nullptr, one.count(), Norm::kL1, sum);
     if (!std::isfinite(fold(sum))) return;  // nobody encodes it, and a NaN has any sign
     for (float scale : kScales)
       for (float gain : {1.0F, 3.3F}) {
-        expect_same(code_sum, coded, a, e, live, one.count(), scale, gain, left, bits);
-        expect_same(code_sum, coded, a, e, nullptr, one.count(), scale, gain, left, bits);
-        expect_same(code_sum, coded, a, e, nullptr, one.count(), scale, gain, e, bits);
-        expect_same(code_sum, coded, a, e, nullptr, one.count(), scale, gain, a, bits);
+        expect_same(code_one, coded, a, e, live, one.count(), scale, gain, left, bits);
+        expect_same(code_one, coded, a, e, nullptr, one.count(), scale, gain, left, bits);
+        expect_same(code_one, coded, a, e, nullptr, one.count(), scale, gain, e, bits);
+        expect_same(code_one, coded, a, e, nullptr, one.count(), scale, gain, a, bits);
       }
   });
 }
