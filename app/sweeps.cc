@@ -196,81 +196,83 @@ void vote_moments(Arrays& a) {
   });
 }
 
+using Traffics = std::vector<k::Traffic>;
+
 constexpr Sweep kSweeps[] = {
     {"momentum-sgd", momentum_sgd,
-     [](Arrays& a) -> k::Traffic {
-       return {.reads = {a.g.data()}, .updates = {a.m.data(), a.x.data()}};
+     [](Arrays& a) -> Traffics {
+       return {{.reads = {a.g.data()}, .updates = {a.m.data(), a.x.data()}}};
      }},
     {"adam", adam,
-     [](Arrays& a) -> k::Traffic {
-       return {.reads = {a.g.data()}, .updates = {a.m.data(), a.v.data(), a.x.data()}};
+     [](Arrays& a) -> Traffics {
+       return {{.reads = {a.g.data()}, .updates = {a.m.data(), a.v.data(), a.x.data()}}};
      }},
-    // The traffic of one of the two passes over all of m, v and x.
     {"adam-by-tensor", adam_by_tensor,
-     [](Arrays& a) -> k::Traffic {
-       return {.reads = {a.g.data(), a.m.data(), a.v.data()},
-               .updates = {a.m.data(), a.v.data(), a.x.data()}};
+     [](Arrays& a) -> Traffics {
+       return {{.reads = {a.g.data()}, .updates = {a.m.data(), a.v.data()}},
+               {.reads = {a.m.data(), a.v.data(), a.x.data()}},
+               {.reads = {a.m.data(), a.v.data()}, .updates = {a.x.data()}}};
      }},
     {"decode-momentum-by-tensor", decode_momentum_by_tensor,
-     [](Arrays& a) -> k::Traffic {
-       return {.reads = {a.v.data(), a.m.data(), a.x.data()},
-               .updates = {a.x.data()},
-               .writes = {a.m.data()},
-               .bits_in = a.bits.data()};
+     [](Arrays& a) -> Traffics {
+       return {{.reads = {a.v.data()}, .writes = {a.m.data()}, .bits_in = a.bits.data()},
+               {.reads = {a.m.data(), a.v.data(), a.x.data()}},
+               {.reads = {a.m.data(), a.v.data()}, .updates = {a.x.data()}}};
      }},
     {"encode-momentum", encode_momentum,
-     [](Arrays& a) -> k::Traffic {
+     [](Arrays& a) -> Traffics {
        return {
-           .reads = {a.g.data(), a.m.data()}, .updates = {a.e.data()}, .bits_out = a.bits.data()};
+           {.reads = {a.g.data(), a.m.data()}, .updates = {a.e.data()}, .bits_out = a.bits.data()}};
      }},
     {"decode-momentum", decode_momentum,
-     [](Arrays& a) -> k::Traffic {
-       return {.reads = {a.v.data()},
-               .updates = {a.x.data()},
-               .writes = {a.m.data()},
-               .bits_in = a.bits.data()};
+     [](Arrays& a) -> Traffics {
+       return {{.reads = {a.v.data()},
+                .updates = {a.x.data()},
+                .writes = {a.m.data()},
+                .bits_in = a.bits.data()}};
      }},
     {"encode-pending", encode_pending,
-     [](Arrays& a) -> k::Traffic {
+     [](Arrays& a) -> Traffics {
        return {
-           .reads = {a.g.data(), a.m.data()}, .updates = {a.e.data()}, .bits_out = a.bits.data()};
+           {.reads = {a.g.data(), a.m.data()}, .updates = {a.e.data()}, .bits_out = a.bits.data()}};
      }},
     {"decode-pending", decode_pending,
-     [](Arrays& a) -> k::Traffic {
-       return {.reads = {a.v.data()},
-               .updates = {a.g.data()},
-               .writes = {a.m.data(), a.x.data()},
-               .bits_in = a.bits.data()};
+     [](Arrays& a) -> Traffics {
+       return {{.reads = {a.v.data()},
+                .updates = {a.g.data()},
+                .writes = {a.m.data(), a.x.data()},
+                .bits_in = a.bits.data()}};
      }},
     {"local-pending", local_pending,
-     [](Arrays& a) -> k::Traffic {
-       return {.reads = {a.g.data(), a.v.data()}, .updates = {a.m.data(), a.e.data(), a.x.data()}};
+     [](Arrays& a) -> Traffics {
+       return {
+           {.reads = {a.g.data(), a.v.data()}, .updates = {a.m.data(), a.e.data(), a.x.data()}}};
      }},
     {"encode-displacement", encode_displacement,
-     [](Arrays& a) -> k::Traffic {
+     [](Arrays& a) -> Traffics {
        return {
-           .reads = {a.g.data(), a.x.data()}, .updates = {a.e.data()}, .bits_out = a.bits.data()};
+           {.reads = {a.g.data(), a.x.data()}, .updates = {a.e.data()}, .bits_out = a.bits.data()}};
      }},
     {"decode-outer", decode_outer,
-     [](Arrays& a) -> k::Traffic {
+     [](Arrays& a) -> Traffics {
        return {
-           .updates = {a.m.data(), a.g.data()}, .writes = {a.x.data()}, .bits_in = a.bits.data()};
+           {.updates = {a.m.data(), a.g.data()}, .writes = {a.x.data()}, .bits_in = a.bits.data()}};
      }},
     {"draw-moments", draw_moments,
-     [](Arrays& a) -> k::Traffic {
+     [](Arrays& a) -> Traffics {
        return {
-           .reads = {a.g.data()}, .updates = {a.m.data(), a.e.data()}, .bits_out = a.bits.data()};
+           {.reads = {a.g.data()}, .updates = {a.m.data(), a.e.data()}, .bits_out = a.bits.data()}};
      }},
     {"signed-momentum", signed_momentum,
-     [](Arrays& a) -> k::Traffic {
-       return {.reads = {a.g.data()}, .updates = {a.m.data(), a.x.data()}};
+     [](Arrays& a) -> Traffics {
+       return {{.reads = {a.g.data()}, .updates = {a.m.data(), a.x.data()}}};
      }},
     {"vote-moments", vote_moments,
-     [](Arrays& a) -> k::Traffic {
-       return {.reads = {a.g.data()}, .updates = {a.m.data()}, .bits_out = a.bits.data()};
+     [](Arrays& a) -> Traffics {
+       return {{.reads = {a.g.data()}, .updates = {a.m.data()}, .bits_out = a.bits.data()}};
      }},
     {"sign-step", sign_step,
-     [](Arrays& a) -> k::Traffic { return {.updates = {a.x.data()}, .bits_in = a.bits.data()}; }},
+     [](Arrays& a) -> Traffics { return {{.updates = {a.x.data()}, .bits_in = a.bits.data()}}; }},
 };
 
 }  // namespace

@@ -3,12 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "laconic/core/buffer.h"
 #include "laconic/kernels/plain.h"
 
-// What a rank does for its own parameters, before and after an exchange: one pass over memory each,
-// as the optimizers do it, without other ranks.
+// What a rank does for its own parameters, before and after an exchange, as the optimizers do it,
+// without other ranks.
 namespace laconic::app {
 
 struct Arrays {
@@ -23,7 +24,8 @@ struct Arrays {
 struct Sweep {
   const char* name;
   void (*run)(Arrays&);
-  kernels::Traffic (*traffic)(Arrays&);  // the least memory that it must move
+  // The least memory that it must move; several where all of one pass must be known for the next.
+  std::vector<kernels::Traffic> (*traffic)(Arrays&);
 };
 // Methods name theirs (Method::sweeps); null for an empty name. Throws Error(kInvalidArgument) for
 // an unknown one.

@@ -45,14 +45,16 @@ void measure(Rows& rows, Arrays& arrays, const Method& method) {
   std::string name = method.name;
   if (const Sweep* whole = sweep_named(method.exact ? method.sweeps.exact : method.sweeps.local)) {
     Alone alone(method.name, arrays);
-    rows.measure(name.c_str(), kStreaming, {whole->traffic(arrays)}, [&] { alone.step(); });
+    rows.measure(name.c_str(), kStreaming, whole->traffic(arrays), [&] { alone.step(); });
     if (!method.spacing) return;
     name += "-exchange";
   }
   const Sweep* before = sweep_named(method.sweeps.before);
   const Sweep* after = sweep_named(method.sweeps.after);
   if (before == nullptr || after == nullptr) return;
-  rows.measure(name.c_str(), kStreaming, {before->traffic(arrays), after->traffic(arrays)}, [&] {
+  auto sweeps = before->traffic(arrays);
+  for (const kernels::Traffic& one : after->traffic(arrays)) sweeps.push_back(one);
+  rows.measure(name.c_str(), kStreaming, sweeps, [&] {
     before->run(arrays);
     after->run(arrays);
   });

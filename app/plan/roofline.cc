@@ -37,8 +37,11 @@ laconic::plan::Speeds roofline_speeds(std::string_view gpu) {
   s.draw = (4 + kBit) / rate;
   s.byte += 1 / kPcie;  // to the host or back
   const auto set = [&](const std::string& name, double part, double& seconds) {
-    if (const Sweep* sweep = sweep_named(name))
-      seconds = std::max(0.0, sweep->traffic(arrays).bytes_per_element() / rate - part);
+    const Sweep* sweep = sweep_named(name);
+    if (sweep == nullptr) return;
+    double bytes = 0;
+    for (const kernels::Traffic& one : sweep->traffic(arrays)) bytes += one.bytes_per_element();
+    seconds = std::max(0.0, bytes / rate - part);
   };
   for (auto& [name, cost] : s.methods) {
     const Method& method = method_named(name);
