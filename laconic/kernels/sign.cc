@@ -108,7 +108,7 @@ bool MeasureSum(const Terms& a, const float* e, const float* live, std::size_t c
 template <bool kTwo, bool kMasked, bool kGain>
 HWY_INLINE void code_sum(const Terms& a, const float* e, const float* live, std::size_t count,
                          float scale, float gain, float* left, std::uint8_t* bits) {
-  const auto code_at = [=](auto d, std::size_t i) HWY_ATTR {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
     if constexpr (!kTwo) {
       prefetch_next_tile(a.a, i);
       prefetch_next_tile(e, i);
@@ -118,12 +118,8 @@ HWY_INLINE void code_sum(const Terms& a, const float* e, const float* live, std:
     auto residual = hn::Sub(value, coded);
     if constexpr (kGain) residual = hn::Mul(residual, hn::Set(d, gain));
     hn::StoreU(only_live<kMasked>(d, live, i, residual), d, left + i);
-    return sign_mask(d, value);
-  };
-  std::size_t i = 0;
-  for (; i + 64 <= count; i += 64) store_word(bits, i, code_at);
-  for (; i + kWidth <= count; i += kWidth) store_bits(Full(), code_at(Full(), i), bits, i);
-  for (; i < count; ++i) store_bits(One(), code_at(One(), i), bits, i);
+    store_bits(d, sign_mask(d, value), bits, i);
+  });
   clear_tail(count, bits);
 }
 

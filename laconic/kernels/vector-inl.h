@@ -118,23 +118,6 @@ HWY_INLINE void store_bits(D d, hn::Mask<D> mask, std::uint8_t* bits, std::size_
   }
 }
 
-// Bits of 64 elements in one store, mask(d, i) of each vector.
-template <class MaskAt>
-HWY_INLINE void store_word(std::uint8_t* bits, std::size_t i, const MaskAt& mask) {
-  const Full d;
-  if constexpr (kWidth >= 8) {
-    std::uint64_t word = 0;
-    for (std::size_t k = 0; k < 64; k += kWidth) {
-      std::uint16_t part = 0;
-      hn::StoreMaskBits(d, mask(d, i + k), reinterpret_cast<std::uint8_t*>(&part));
-      word |= std::uint64_t{part} << k;
-    }
-    std::memcpy(bits + i / 8, &word, sizeof word);
-  } else {
-    for (std::size_t k = 0; k < 64; k += kWidth) store_bits(d, mask(d, i + k), bits, i + k);
-  }
-}
-
 // Where the sign bit is set.
 template <class D>
 HWY_INLINE hn::Mask<D> sign_mask(D d, hn::Vec<D> value) {
