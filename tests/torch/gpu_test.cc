@@ -95,7 +95,7 @@ TEST_P(OnGpu, GradientsAreCollectedAsOnTheCpu) {
 TEST_P(OnGpu, EveryCallFollowsTheStreamThatIsCurrent) {
   run([](Transport& world) {
     Replica cpu(world, plain_config()), gpu(world, plain_config(), emulated_device());
-    for (int t = 1; t <= 8; ++t) {
+    for (int t = 1; t <= 32; ++t) {
       cpu.step(t);
       {
         const OwnStream stream;
@@ -109,6 +109,54 @@ TEST_P(OnGpu, EveryCallFollowsTheStreamThatIsCurrent) {
       }
       const OwnStream stream;
       gpu.parallel.step();
+      ASSERT_EQ(first_difference(weights_of(*gpu.net), weights_of(*cpu.net)), "") << t;
+    }
+  });
+}
+
+// What waits on a stream of torch's when the optimizer is called: written before it reads.
+void halve(Replica& replica) {
+  const ::torch::NoGradGuard no_grad;
+  std::vector<::torch::Tensor> parameters = replica.net->parameters(), halves;
+  for (const ::torch::Tensor& one : parameters) halves.push_back(one * 0.5F);
+  for (std::size_t i = 0; i < halves.size(); ++i) parameters[i].copy_(halves[i]);
+}
+
+TEST_P(OnGpu, BeginSeesWhatWasWrittenOnItsStream) {
+  run([](Transport& world) {
+    const OptimizerConfig config = short_config("zero-one-adam");  // begin() takes up the weights
+    Replica cpu(world, config), gpu(world, config, emulated_device());
+    for (int t = 1; t <= 12; ++t) {
+      halve(cpu);
+      cpu.step(t);
+      {
+        const OwnStream stream;
+        halve(gpu);
+        gpu.parallel.begin(0.01);
+        weights_of(*gpu.net);  // the host waits for what was enqueued here
+      }
+      const Batch batch = batch_of(t, world.rank());
+      loss_of(*gpu.net, {batch.x.to(emulated_device()), batch.y.to(emulated_device())}).backward();
+      gpu.parallel.step();
+      ASSERT_EQ(first_difference(weights_of(*gpu.net), weights_of(*cpu.net)), "") << t;
+    }
+  });
+}
+
+TEST_P(OnGpu, SyncedShowsWhatWasWrittenOnItsStream) {
+  run([](Transport& world) {
+    Replica cpu(world, plain_config()), gpu(world, plain_config(), emulated_device());
+    for (int t = 1; t <= 12; ++t) {
+      cpu.step(t);
+      halve(cpu);
+      {
+        const OwnStream stream;
+        gpu.step(t);
+        weights_of(*gpu.net);
+      }
+      const OwnStream stream;
+      halve(gpu);
+      const torch::DataParallel::Synced of_gpu(gpu.parallel);
       ASSERT_EQ(first_difference(weights_of(*gpu.net), weights_of(*cpu.net)), "") << t;
     }
   });
