@@ -117,24 +117,6 @@ void add_dense_cases(Cases& cases) {
   add_dense(cases, "checked values",
             {.source = "values checked", .elements = 100, .scale_block = 64, .bad = {{3, kNaN}}},
             false, true);
-
-  Case& c = cases.emplace_back("correct", "a residual and dead elements");
-  const auto values = c.add("values", c.floats(700)), residual = c.add("residual", c.floats(200));
-  auto mask = c.floats(900, "zeros");
-  const auto live = c.add("live", mask);
-  for (std::size_t k = 0; k < 700; ++k) {
-    const std::size_t at = 100 + k;
-    if (at >= 150 && at < 350) values.host[k] += 3.0F * residual.host[at - 150];
-    if (live.host[at] == 0) values.host[k] = 0;
-  }
-  c.launch(cuda::tile_grid(700), cuda::CorrectArguments{.values = values.device,
-                                                        .residual = residual.device,
-                                                        .live = live.device,
-                                                        .begin = 100,
-                                                        .count = 700,
-                                                        .residual_begin = 150,
-                                                        .residual_count = 200,
-                                                        .gain = 3});
 }
 
 }  // namespace laconic::testing

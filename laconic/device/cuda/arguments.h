@@ -95,16 +95,6 @@ struct DenseArguments {
   std::int32_t falls_back, bf16;
 };
 
-// correct: adds residuals to fp32 values of one row, and makes dead elements 0. `values` is the row's.
-struct CorrectArguments {
-  float* values;
-  const float*
-      residual;       // of elements [residual_begin, residual_begin + residual_count); null: none
-  const float* live;  // of the vector; null: all are
-  std::int64_t begin, count, residual_begin, residual_count;
-  float gain;
-};
-
 // draw_signs, cast_votes, share_signs: one bit per element and one activity bit per word, or bf16
 // ratios and activity. With `m` null the values are `g`, without moments. REQUIRES: rows.item = kTile.
 struct SignsArguments {

@@ -35,17 +35,4 @@ LACONIC_KERNEL encode_dense(DenseArguments of) {
   }
 }
 
-LACONIC_KERNEL correct(CorrectArguments of) {
-  for (int i = thread(); i < kTile; i += kThreads) {
-    const std::int64_t k = blockIdx.x * std::int64_t{kTile} + i, at = of.begin + k;
-    if (k >= of.count) return;
-    float value = of.values[k];
-    if (of.residual != nullptr && at >= of.residual_begin &&
-        at < of.residual_begin + of.residual_count)
-      value += of.gain * of.residual[at - of.residual_begin];
-    if (of.live != nullptr && of.live[at] == 0) value = 0;
-    of.values[k] = value;
-  }
-}
-
 }  // namespace laconic::cuda

@@ -18,7 +18,6 @@ namespace laconic::cuda {
   X(encode_integers, EncodeArguments, "encode_integers.cu")     \
   X(encode_top_k, EncodeArguments, "encode_top_k.cu")           \
   X(encode_dense, DenseArguments, "encode_dense.cu")            \
-  X(correct, CorrectArguments, "encode_dense.cu")               \
   X(draw_signs, SignsArguments, "signs.cu")                     \
   X(cast_votes, SignsArguments, "signs.cu")                     \
   X(share_signs, SignsArguments, "signs.cu")                    \
@@ -74,7 +73,7 @@ constexpr Grid decode_grid(const Rows& rows, unsigned number) {
   return {static_cast<unsigned>(ceiling(rows.length, rows.item) * ceiling(rows.item, kTile)),
           number};
 }
-// A thread block per tile: correct, measure, scale.
+// A thread block per tile: measure, scale.
 constexpr Grid tile_grid(std::int64_t elements) {
   return {static_cast<unsigned>(ceiling(elements, kTile)), 1};
 }
