@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "laconic/codec/largest_scale.h"
@@ -65,9 +66,11 @@ class Integer final : public LargestScale<Integer> {
 
   const float* decode(const std::byte* message, const Part& part,
                       float* out) const noexcept override {
-    for_each_block(part, block_, [&](const Part& one) {
-      kernels::from_integers(at(message, one), bits(), one.count, out + (one.begin - part.begin));
-    });
+    for (std::size_t done = 0, n; done < part.count; done += n) {
+      n = std::min(block_, part.count - done);
+      kernels::from_integers(at(message, {part.capacity, part.begin + done, n}), bits(), n,
+                             out + done);
+    }
     return out;
   }
 
