@@ -17,7 +17,7 @@ namespace {
 
 namespace k = kernels;
 
-constexpr std::size_t kTile = laconic::kTile, kRun = kTile / 4;
+constexpr std::size_t kTile = laconic::kTile, kRun = laconic::kRun;
 constexpr k::AdamStep kStep{0.9F, 0.1F, 0.999F, 0.001F, 1e-4F, 1.0F, 1.0F, 1e-8F, 1e-5F};
 
 thread_local float tile[kTile];

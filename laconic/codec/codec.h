@@ -98,11 +98,11 @@ class Codec {
   virtual void check(const std::byte*, std::size_t, std::size_t, int) const {}
 };
 
-// Calls work(one) for the blocks of a part, of `block` elements; for the part itself where they are
-// longer, or of any length (0).
+// Calls work(one) for the blocks of a part, of `block` elements, not 0; for the part itself where they
+// are longer.
 template <typename Work>
 void for_each_block(const Codec::Part& part, std::size_t block, const Work& work) {
-  if (block == 0 || block >= part.count) return work(part);
+  if (block >= part.count) return work(part);
   for (std::size_t at = 0; at < part.count; at += block)
     work(Codec::Part{part.capacity, part.begin + at,
                      part.count - at < block ? part.count - at : block});

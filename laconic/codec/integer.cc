@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cstring>
 
 #include "laconic/codec/largest_scale.h"
@@ -66,11 +65,9 @@ class Integer final : public LargestScale<Integer> {
 
   const float* decode(const std::byte* message, const Part& part,
                       float* out) const noexcept override {
-    for (std::size_t done = 0, n; done < part.count; done += n) {
-      n = std::min(block_, part.count - done);
-      kernels::from_integers(at(message, {part.capacity, part.begin + done, n}), bits(), n,
-                             out + done);
-    }
+    for_each_block(part, block_, [&](const Part& one) {
+      kernels::from_integers(at(message, one), bits(), one.count, out + (one.begin - part.begin));
+    });
     return out;
   }
 

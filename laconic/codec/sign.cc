@@ -99,7 +99,7 @@ class Sign final : public Codec {
 
   const float* decode(const std::byte* message, const Part& part,
                       float* out) const noexcept override {
-    for_each_block(part, block_, [&](const Part& one) {
+    for_each_block(part, block_ == 0 ? part.count : block_, [&](const Part& one) {
       kernels::decode(at(message, one), one.count, out + (one.begin - part.begin));
     });
     return out;

@@ -151,12 +151,12 @@ void FeedbackCoder::share(const Range& range, const Source& source, std::span<st
                 bad_);
 }
 
-// An exact mean of fp32 values that lie in this process's memory, as they are sent; null: of others.
+// fp32 values that lie in this process's memory as they are sent; null: others.
 const float* FeedbackCoder::values_to_add(const Source& source) const {
   const auto* values = std::get_if<Values>(&source);
-  const bool as_they_are = exact_ && !up().form() && up().name() == "fp32" && pending_.empty();
-  return values && as_they_are && place_.per_node == 1 && device_.is_host() ? values->values
-                                                                            : nullptr;
+  const bool as_they_are = up().name() == "fp32" && pending_.empty();
+  const bool here = place_.per_node == 1 && device_.is_host();
+  return values && as_they_are && here ? values->values : nullptr;
 }
 
 void FeedbackCoder::encode(std::span<const Range> ranges, const Source& source,

@@ -118,18 +118,6 @@ bool HostDevice::encode_block(const EncodeJob& job, const Block& at, Codec::Bloc
   return true;
 }
 
-namespace {
-
-// Exact codecs send values that were not asked after as they are.
-bool as_it_is(const Source& source, const Codec& codec, Tile& tile) {
-  const auto* values = std::get_if<Values>(&source);
-  if (!values || !codec.exact()) return false;
-  tile.values = const_cast<float*>(values->values) + tile.begin;
-  return true;
-}
-
-}  // namespace
-
 // Statistics, while the block is in L1.
 void HostDevice::sample(const EncodeJob& job, const Block& at) {
   EncodeResult& result = results_[static_cast<std::size_t>(at.thread)];
@@ -156,9 +144,9 @@ void HostDevice::encode_one(const EncodeValues& job, const Block& at) {
       Tile tile{.begin = to.range.begin + part.begin,
                 .count = part.count,
                 .values = p,
-                .fallback = fallback};
-      const bool good =
-          as_it_is(job.source, codec, tile) || fill(job.source, tile) || codec.exact();
+                .fallback = fallback,
+                .checked = !codec.exact()};
+      const bool good = fill(job.source, tile) || codec.exact();
       codec.measure(tile.values, added_at(to.residual, part.begin), live_at(to, part.begin),
                     part.count, p, block);
       return good;

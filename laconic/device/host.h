@@ -81,10 +81,6 @@ class HostDevice final : public Device {
   Buffer<EncodeResult> results_;  // of each thread
 };
 
-// What is decoded waits for its sink in L1, beside all that streams past: a quarter of a tile. Of a
-// whole one much would be written to L2 and read again.
-constexpr std::size_t kRun = kTile / 4;
-
 // Calls work(begin, count, thread) for the pieces of at most `piece` elements of [begin, begin +
 // count).
 template <typename Work>

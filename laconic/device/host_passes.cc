@@ -162,7 +162,7 @@ struct FillTile {
     if (source.checked && tile.fallback) return zero();
     // Only read: a codec writes to memory of its own.
     tile.values = const_cast<float*>(source.values) + tile.begin;
-    if (!source.checked) return true;
+    if (!source.checked || !tile.checked) return true;
     const bool good = kernels::all_finite(tile.values, tile.count);
     if (tile.random) tile.active = good ? kernels::activity(tile.values, tile.count) : 0;
     return good || tile.random;

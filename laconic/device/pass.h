@@ -23,6 +23,9 @@ using Counter = std::atomic<std::uint64_t>;
 
 // Elements that a host device works on at once.
 inline constexpr std::size_t kTile = 4096;
+// What is decoded waits for its sink in L1, beside all that streams past. Of a whole tile much would
+// be written to L2 and read again.
+inline constexpr std::size_t kRun = kTile / 4;
 
 // A piece of the vector that stays in L1, for functions of the host (Fill). It writes this rank's
 // values to `values`, or points it at memory of its own that stays as it is until the exchange is
@@ -31,6 +34,7 @@ struct Tile {
   std::size_t begin = 0, count = 0;
   float* values = nullptr;
   bool fallback = false;  // the block was found bad: give what stands for it (lossy codecs only)
+  bool checked = true;    // whether values are finite is asked for, where nobody counts it
 
   bool random = false;            // the rest is wanted
   const float* bounds = nullptr;  // b of each value, so that |value| <= b; null: 1

@@ -133,10 +133,10 @@ HWY_INLINE float largest_sum(const Terms& a, const float* e, const float* live, 
   auto first = hn::Zero(d), second = hn::Zero(d);
   Bound bound;
   const auto sum = [&](auto tag, std::size_t at) HWY_ATTR {
-    if constexpr (!kTwo) return sum_at<true, kMasked>(tag, a, e, live, at);
-    const auto value = value_at<kTwo>(tag, a, at);
-    bound.see(tag, a, at, value);
-    return hn::Add(value, hn::LoadU(tag, e + at));
+    if constexpr (kTwo)
+      return bound.sum_at(tag, a, e, at);
+    else
+      return sum_at<true, kMasked>(tag, a, e, live, at);
   };
   std::size_t i = 0;
   for (; i + kWord <= count; i += kWord) {

@@ -83,9 +83,7 @@ template <Norm kNorm>
 HWY_INLINE bool measure_two(const Terms& a, const float* e, std::size_t count, Lanes& lanes) {
   Bound bound;
   accumulate(count, lanes, [=, &bound](auto d, std::size_t i) HWY_ATTR {
-    const auto sum = value_at<true>(d, a, i);
-    bound.see(d, a, i, sum);
-    return magnitude<kNorm>(hn::Add(sum, hn::LoadU(d, e + i)));
+    return magnitude<kNorm>(bound.sum_at(d, a, e, i));
   });
   return bound.holds();
 }

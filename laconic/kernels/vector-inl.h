@@ -157,13 +157,16 @@ HWY_INLINE hn::Vec<D> value_at(D d, const Terms& terms, std::size_t i) {
 class Bound {
  public:
   HWY_INLINE Bound() : largest_(hn::Zero(Full())), last_(hn::Zero(One())) {}
+  // The terms and e, at i.
   template <class D>
-  HWY_INLINE void see(D d, const Terms& terms, std::size_t i, hn::Vec<D> sum) {
-    const auto value = terms.bounded == Bounded::kSecond ? hn::LoadU(d, terms.b + i) : sum;
+  HWY_INLINE hn::Vec<D> sum_at(D d, const Terms& terms, const float* e, std::size_t i) {
+    const auto sum = value_at<true>(d, terms, i);
+    const auto bounded = terms.bounded == Bounded::kSecond ? hn::LoadU(d, terms.b + i) : sum;
     if constexpr (hn::MaxLanes(D()) == 1)
-      last_ = larger(d, last_, value);
+      last_ = larger(d, last_, bounded);
     else
-      largest_ = larger(d, largest_, value);
+      largest_ = larger(d, largest_, bounded);
+    return hn::Add(sum, hn::LoadU(d, e + i));
   }
   HWY_INLINE bool holds() const {
     const hn::RebindToSigned<Full> di;

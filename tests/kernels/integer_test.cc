@@ -92,11 +92,9 @@ std::size_t encoded_two(const float* a, const float* b, const float* e, std::siz
                         std::size_t block, int bits, float gain, float* left, float* scales,
                         std::uint8_t* codes) noexcept {
   std::vector<float> sum(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const float first = 0.9F * a[i], second = -0.1F * b[i];
-    sum[i] = first + second;
-    if (!is_finite(sum[i])) sum[i] = HUGE_VALF;
-  }
+  reference::momentum({0.9F, -0.1F, 0, 0, 0, 0, 0, 0}, b, a, sum.data(), count);
+  for (float& one : sum)
+    if (!is_finite(one)) one = HUGE_VALF;
   return reference::encode_integers(sum.data(), e, nullptr, count, block, bits, 1e36F, gain, left,
                                     scales, codes);
 }
