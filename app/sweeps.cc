@@ -6,6 +6,7 @@
 #include "laconic/core/error.h"
 #include "laconic/core/random.h"
 #include "laconic/kernels/dense.h"
+#include "laconic/kernels/integer.h"
 #include "laconic/kernels/outer.h"
 #include "laconic/kernels/random_sign.h"
 #include "laconic/kernels/sign.h"
@@ -17,7 +18,7 @@ namespace {
 
 namespace k = kernels;
 
-constexpr std::size_t kTile = laconic::kTile, kRun = laconic::kRun;
+constexpr std::size_t kTile = laconic::kTile, kRun = laconic::kRun, kQuantBlock = 256;
 constexpr k::AdamStep kStep{0.9F, 0.1F, 0.999F, 0.001F, 1e-4F, 1.0F, 1.0F, 1e-8F, 1e-5F};
 
 thread_local float tile[kTile];
@@ -105,18 +106,43 @@ void local_pending(Arrays& a) {
   });
 }
 
+k::Terms displacement(const Arrays& a, std::size_t i) {
+  return {a.g.data() + i, 1, a.x.data() + i, -1, k::Bounded::kSum};
+}
+
+void outer_step(Arrays& a, std::size_t i, std::size_t count) {
+  constexpr k::OuterStep kOuter{
+      .rule = k::OuterRule::kNesterov, .rate = 0.7F, .momentum = 0.9F, .clip = 1e30F};
+  k::outer_update(kOuter, tile, a.m.data() + i, nullptr, a.g.data() + i, a.x.data() + i, count);
+}
+
 void encode_displacement(Arrays& a) {
   for_each_tile(a, [&](std::size_t i, std::size_t count) {
-    code_terms(a, i, count, {a.g.data() + i, 1, a.x.data() + i, -1, k::Bounded::kSum});
+    code_terms(a, i, count, displacement(a, i));
   });
 }
 
 void decode_outer(Arrays& a) {
-  const k::OuterStep step{
-      .rule = k::OuterRule::kNesterov, .rate = 0.7F, .momentum = 0.9F, .clip = 1e30F};
   for_each_run(a, [&](std::size_t i, std::size_t count) {
     k::decode({a.scales[i / kTile], a.bits.data() + i / 8}, count, tile);
-    k::outer_update(step, tile, a.m.data() + i, nullptr, a.g.data() + i, a.x.data() + i, count);
+    outer_step(a, i, count);
+  });
+}
+
+void encode_displacement_int4(Arrays& a) {
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    k::encode_integers(displacement(a, i), a.e.data() + i, nullptr, count, kQuantBlock, 4, 1e36F,
+                       1.0F, a.e.data() + i, a.scales.data() + i / kQuantBlock,
+                       a.bits.data() + i / 2);
+  });
+}
+
+void decode_outer_int4(Arrays& a) {
+  for_each_run(a, [&](std::size_t i, std::size_t count) {
+    for (std::size_t at = 0; at < count; at += kQuantBlock)
+      k::from_integers({a.scales[(i + at) / kQuantBlock], a.bits.data() + (i + at) / 2}, 4,
+                       std::min(kQuantBlock, count - at), tile + at);
+    outer_step(a, i, count);
   });
 }
 
@@ -258,6 +284,20 @@ constexpr Sweep kSweeps[] = {
        return {
            {.updates = {a.m.data(), a.g.data()}, .writes = {a.x.data()}, .bits_in = a.bits.data()}};
      }},
+    {"encode-displacement-int4", encode_displacement_int4,
+     [](Arrays& a) -> Traffics {
+       return {{.reads = {a.g.data(), a.x.data()},
+                .updates = {a.e.data()},
+                .bits_out = a.bits.data(),
+                .bits_per_element = 4}};
+     }},
+    {"decode-outer-int4", decode_outer_int4,
+     [](Arrays& a) -> Traffics {
+       return {{.updates = {a.m.data(), a.g.data()},
+                .writes = {a.x.data()},
+                .bits_in = a.bits.data(),
+                .bits_per_element = 4}};
+     }},
     {"draw-moments", draw_moments,
      [](Arrays& a) -> Traffics {
        return {
@@ -283,8 +323,8 @@ Arrays::Arrays(std::size_t n)
       m(n),
       v(n),
       e(n),
-      scales(n / kTile + 1),
-      bits(n / 8 + 512) {
+      scales(n / kQuantBlock + 1),
+      bits(n / 2 + 512) {
   std::fill_n(v.data(), n, 0.01F);
 }
 

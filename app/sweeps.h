@@ -17,8 +17,8 @@ struct Arrays {
   std::size_t size() const noexcept { return g.size(); }
 
   Buffer<float> g, x, m, v, e;  // gradient, weights, moments, residual
-  Buffer<float> scales;         // one per tile
-  Buffer<std::uint8_t> bits;
+  Buffer<float> scales;         // one per block
+  Buffer<std::uint8_t> bits;    // at most 4 per element
 };
 
 struct Sweep {

@@ -49,6 +49,8 @@ SUITES = {
     "mean_nodes": [f"{MEAN} --kind {kind} --elements {4 * MI} --ranks 4 --ranks-per-node {per_node} --emulate 1gbit"
                    for kind in ("dense", "one-bit") for per_node in (1, 2)],
     "python_means": [f"{PYTHON} torch.distributed.run --standalone --nproc-per-node=2 -m laconic.bench --repeats 15"],
+    "sweep_mpi": [f"mpirun -n 2 {MEAN} --sweep --ranks 2 --transport mpi --repeats 15"],
+    "sweep_gloo": [f"{PYTHON} torch.distributed.run --standalone --nproc-per-node=2 -m laconic.bench --sweep --repeats 15"],
     "python_steps": [f"{PYTHON} laconic.bench steps --repeats 15"],
     "python_cluster": ["bench/cluster --ranks 2"],
     "sharded": [f"bench/sharded --rates {rate}" for rate in ("100mbit", "1gbit")],

@@ -40,17 +40,11 @@ class Alone {
   std::unique_ptr<Optimizer> optimizer_;
 };
 
-void measure(Rows& rows, Arrays& arrays, const Method& method) {
-  constexpr const char* kStreaming = "streaming";
-  std::string name = method.name;
-  if (const Sweep* whole = sweep_named(method.exact ? method.sweeps.exact : method.sweeps.local)) {
-    Alone alone(method.name, arrays);
-    rows.measure(name.c_str(), kStreaming, whole->traffic(arrays), [&] { alone.step(); });
-    if (!method.spacing) return;
-    name += "-exchange";
-  }
-  const Sweep* before = sweep_named(method.sweeps.before);
-  const Sweep* after = sweep_named(method.sweeps.after);
+constexpr const char* kStreaming = "streaming";
+
+// What lies before and after a coded mean; nothing where there is no such sweep.
+void measure_exchange(Rows& rows, Arrays& arrays, const std::string& name, const Sweep* before,
+                      const Sweep* after) {
   if (before == nullptr || after == nullptr) return;
   auto sweeps = before->traffic(arrays);
   for (const kernels::Traffic& one : after->traffic(arrays)) sweeps.push_back(one);
@@ -58,6 +52,21 @@ void measure(Rows& rows, Arrays& arrays, const Method& method) {
     before->run(arrays);
     after->run(arrays);
   });
+}
+
+void measure(Rows& rows, Arrays& arrays, const Method& method) {
+  const Sweeps& sweeps = method.sweeps;
+  std::string name = method.name;
+  if (const Sweep* whole = sweep_named(method.exact ? sweeps.exact : sweeps.local)) {
+    Alone alone(method.name, arrays);
+    rows.measure(name.c_str(), kStreaming, whole->traffic(arrays), [&] { alone.step(); });
+    if (!method.spacing) return;
+    name += "-exchange";
+  }
+  measure_exchange(rows, arrays, name, sweep_named(sweeps.before), sweep_named(sweeps.after));
+  if (sweeps.before == "encode-displacement")
+    measure_exchange(rows, arrays, name + "-int4", sweep_named("encode-displacement-int4"),
+                     sweep_named("decode-outer-int4"));
 }
 
 void run(const StepOptions& options) {
@@ -78,8 +87,8 @@ void add_bench_step(CLI::App& bench) {
       "step", "The local part of each optimizer's step against the speed of memory");
   command->footer(
       "No communication: exact methods with one rank, methods with local steps on those, others "
-      "without serving a chunk; -exchange: a coded exchange of displacements and its outer "
-      "step.\nExample: laconic bench step --elements 67108864 --json");
+      "without serving a chunk; -exchange: a coded exchange of displacements, by signs and in "
+      "four bits, and its outer step.\nExample: laconic bench step --elements 67108864 --json");
   command->add_option("--elements", options->elements, "Parameters")
       ->check(CLI::Range(kTile, std::size_t{1} << 32))
       ->capture_default_str();

@@ -1,5 +1,6 @@
 #include "laconic/optim/checks.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "laconic/core/error.h"
@@ -24,10 +25,6 @@ void check_ranges_cover(const Model& model) {
     fail(Code::kInvalidArgument,
          "the ranges cover {} weights of {}: those that may rest or are watched cover all", covered,
          model.weights.size());
-}
-
-std::uint64_t hash_of(std::span<const float> weights, const NamedRange& range) {
-  return hash64(std::as_bytes(weights.subspan(range.begin, range.count)));
 }
 
 }  // namespace
@@ -90,7 +87,10 @@ void ReplicaCheck::after(std::int64_t step, Transport& transport, Shards& shards
   if (every_ == 0 || step - last_ < every_) return;
   last_ = step;
   const std::span<const float> now = weights();
-  for (std::size_t i = 0; i < mine_.size(); ++i) mine_[i] = hash_of(now, model_.ranges[i]);
+  for (std::size_t i = 0; i < mine_.size(); ++i) {
+    const NamedRange& range = model_.ranges[i];
+    mine_[i] = hash64(std::as_bytes(now.subspan(range.begin, range.count)));
+  }
   transport.gather(std::span<const std::uint64_t>(mine_), all_);
   for (std::size_t i = 0; i < mine_.size(); ++i) {
     std::string ranks;
@@ -106,13 +106,30 @@ void ReplicaCheck::after(std::int64_t step, Transport& transport, Shards& shards
   shards.compare(step, mine_);
 }
 
-void WriteWatch::note(std::span<const float> weights) {
-  for (std::size_t i = 0; i < noted_.size(); ++i) noted_[i] = hash_of(weights, model_.ranges[i]);
+WriteWatch::WriteWatch(const Model& model, Pool& pool) : pool_(pool) {
+  constexpr std::size_t kPiece = 1 << 16;
+  if (!model.watched) return;
+  for (const NamedRange& range : model.ranges)
+    for (std::size_t at = 0; at < range.count; at += kPiece)
+      pieces_.push_back({&range, range.begin + at, std::min(kPiece, range.count - at)});
 }
 
-const NamedRange* WriteWatch::written(std::span<const float> weights) const {
-  for (std::size_t i = 0; i < noted_.size(); ++i)
-    if (hash_of(weights, model_.ranges[i]) != noted_[i]) return &model_.ranges[i];
+void WriteWatch::look(std::span<const float> weights) {
+  pool_.run(pieces_.size(), [&](std::size_t i, int) {
+    Piece& piece = pieces_[i];
+    piece.found = hash64(std::as_bytes(weights.subspan(piece.begin, piece.count)));
+  });
+}
+
+void WriteWatch::note(std::span<const float> weights) {
+  look(weights);
+  for (Piece& piece : pieces_) piece.noted = piece.found;
+}
+
+const NamedRange* WriteWatch::written(std::span<const float> weights) {
+  look(weights);
+  for (const Piece& piece : pieces_)
+    if (piece.found != piece.noted) return piece.range;
   return nullptr;
 }
 

@@ -36,18 +36,24 @@ class ReplicaCheck {
 // Notices writes to the weights, range by range.
 class WriteWatch {
  public:
-  // `model` is completed, and outlives this.
-  explicit WriteWatch(const Model& model)
-      : model_(model), noted_(model.watched ? model.ranges.size() : 0) {}
+  // `model` is completed, and outlives this, as `pool` does.
+  WriteWatch(const Model& model, Pool& pool);
 
   // The weights are taken to be as they are now. REQUIRES: Model::watched, here and below.
   void note(std::span<const float> weights);
   // The first range with other weights than noted; null: none has.
-  const NamedRange* written(std::span<const float> weights) const;
+  const NamedRange* written(std::span<const float> weights);
 
  private:
-  const Model& model_;
-  std::vector<std::uint64_t> noted_;
+  struct Piece {
+    const NamedRange* range;
+    std::size_t begin, count;
+    std::uint64_t noted = 0, found = 0;
+  };
+  void look(std::span<const float> weights);
+
+  Pool& pool_;
+  std::vector<Piece> pieces_;  // small enough to occupy all threads
 };
 
 // Error(kInvalidArgument): the method would undo a write between two syncs.

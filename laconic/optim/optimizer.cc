@@ -558,7 +558,7 @@ class FlatOptimizer final : public Optimizer {
   ReplicaCheck replicas_{model_, config_.verify_every};
   Buffer<float> shared_;  // what is compared, where that is not in the model
   Agreement agreement_{*metered_, shards_};
-  WriteWatch watch_{model_};
+  WriteWatch watch_{model_, device_->pool()};
   bool looked_ = false;  // for writes, since the last step
   Paths paths_;
   std::unique_ptr<StepQueue> queue_;  // last: its thread uses the rest

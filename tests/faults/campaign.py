@@ -173,6 +173,8 @@ class Campaign:
     def table(self):
         cells = sorted({(line["kind"], line["launcher"]) for line in self.lines})
         rows = [self.row(*cell, [line for line in self.lines if (line["kind"], line["launcher"]) == cell]) for cell in cells]
+        shapes = [shape for shape in launchers.SHAPES if any(line.get("shape") == shape for line in self.lines)]
+        rows += [self.row(f"all, {launchers.SHAPES[shape][1]}", "", [line for line in self.lines if line.get("shape") == shape]) for shape in shapes]
         return [*rows, self.row("all", "", self.lines)]
 
     @staticmethod
