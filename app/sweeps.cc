@@ -117,9 +117,8 @@ void outer_step(Arrays& a, std::size_t i, std::size_t count) {
 }
 
 void encode_displacement(Arrays& a) {
-  for_each_tile(a, [&](std::size_t i, std::size_t count) {
-    code_terms(a, i, count, displacement(a, i));
-  });
+  for_each_tile(
+      a, [&](std::size_t i, std::size_t count) { code_terms(a, i, count, displacement(a, i)); });
 }
 
 void decode_outer(Arrays& a) {

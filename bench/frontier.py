@@ -44,10 +44,12 @@ def studies(tools):
         return compare(tools, commands, "frontier_text_small", options, ARMS, 5000, 300)
 
     def text(commands):
-        return compare(tools, commands, "frontier_text", f"{tools.text_options()} --set run.validation_examples=200", FEW, 5000, 200)
+        options = f"--task text --data {tools.data('shakespeare.txt')} --model gpt2-mini --set data.context=64 --ranks 2 --threads 1 --batch 4"
+        return compare(tools, commands, "frontier_text", options, FEW, 5000, 200)
 
     def fashion(commands):
-        return compare(tools, commands, "frontier_fashion", tools.FASHION_MNIST.replace("--batch 16", "--batch 32"), FEW, 3000, 200)
+        options = "--task fashion-mnist --model resnet8 --set model.width=16 --ranks 2 --threads 1 --batch 32"
+        return compare(tools, commands, "frontier_fashion", options, FEW, 3000, 300)
 
     def bert(commands):
         """Fine-tuning by each arm, from weights that AdamW pre-trained once."""

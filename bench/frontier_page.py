@@ -8,7 +8,7 @@ from frontier import is_finite
 TASKS = {
     "frontier_text_small": ("text-small", "Character GPT of 0.12 M parameters on text"),
     "frontier_text": ("text", "GPT-2 mini (1.04 M parameters) on text"),
-    "frontier_fashion": ("fashion", "ResNet-20-like on Fashion-MNIST"),
+    "frontier_fashion": ("fashion", "ResNet-8-like on Fashion-MNIST"),
     "frontier_bert": ("bert", "BERT mini, SST-2"),
 }
 NEAR = 0.01  # of AdamW's loss: as good, for what is chosen

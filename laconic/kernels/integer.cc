@@ -125,9 +125,11 @@ void ToIntegers(const float* p, const float* live, std::size_t count, int bits, 
               : encode<2>(p, live, count, scale, gain, e, codes);
 }
 
-// The largest |a + e|; infinite where the terms are out of their bound.
+// The largest |a + e|; infinite where the terms are out of their bound. Not inlined: GCC 12 for ARM
+// crashes on the loop around it.
 template <bool kMasked, bool kTwo>
-HWY_INLINE float largest_sum(const Terms& a, const float* e, const float* live, std::size_t count) {
+HWY_NOINLINE float largest_sum(const Terms& a, const float* e, const float* live,
+                               std::size_t count) {
   const Full d;
   const hn::RebindToSigned<Full> di;
   auto first = hn::Zero(d), second = hn::Zero(d);

@@ -35,10 +35,11 @@ struct alignas(64) Member {
   std::condition_variable changed;
   std::atomic<int> waiters{0};
 
-  // All orders are seq_cst: either the waiter sees the change or we see the waiter.
+  // All orders are seq_cst: either the waiter sees the change or we see the waiter. Not a store:
+  // qemu lets a load of ARM's pass one, and the waiter sleeps on. On x86 both are an xchg.
   template <typename T>
   void publish(std::atomic<T>& field, T value) {
-    field.store(value);
+    field.exchange(value);
     if (waiters.load() != 0) wake();
   }
 
