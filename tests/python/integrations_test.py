@@ -3,7 +3,7 @@ import re
 import shutil
 
 import pytest
-from launch import ROOT, torchrun
+from launch import ROOT, started
 
 import laconic
 
@@ -23,8 +23,8 @@ def ends_of(done):
 ])  # fmt: skip
 def test_an_example_learns_and_resumes_bit_for_bit(name, ranks, library, tmp_path):
     pytest.importorskip(library)
-    first, began = ends_of(torchrun(ranks, EXAMPLES / name, STEPS, tmp_path / "folder"))
-    again, went_on = ends_of(torchrun(ranks, EXAMPLES / name, STEPS, tmp_path / "folder"))
+    first, began = ends_of(started(ranks, EXAMPLES / name, STEPS, tmp_path / "folder"))
+    again, went_on = ends_of(started(ranks, EXAMPLES / name, STEPS, tmp_path / "folder"))
     assert (began, went_on) == (0, STEPS // 2)
     assert set(first) == set(range(ranks)) and first == again
     assert all(loss < 3.5 for loss, _ in first.values()), first
@@ -66,7 +66,7 @@ def test_ranks_evaluate_with_equal_weights_and_log_costs(name, changes, tmp_path
         assert before in text
         text = text.replace(before, after)
     (tmp_path / name).write_text(COMPARED + text)
-    done = torchrun(2, tmp_path / name, STEPS)
+    done = started(2, tmp_path / name, STEPS)
     assert "weights equal" in done.stdout and "weights different" not in done.stdout, done.stdout
     for entry in ("laconic/bits_per_parameter", "laconic/rounds", "laconic/exposed_seconds"):
         assert entry in done.stdout, done.stdout
@@ -84,7 +84,7 @@ def test_clipping_by_the_library_is_refused(name, before, after, tmp_path):
     text = (EXAMPLES / name).read_text()
     assert before in text
     script.write_text(text.replace(before, after))
-    done = torchrun(2, script, "4", check=False)
+    done = started(2, script, "4", check=False)
     assert done.returncode and "which clips by the norm over all ranks" in done.stderr, done.stderr[-2000:]
     shutil.rmtree(tmp_path)
 
@@ -99,7 +99,7 @@ def test_the_trainer_takes_a_method_by_name(tmp_path):
     text = text.replace("import LaconicCallback", "import LaconicCallback, optim")
     text = text.replace("disable_tqdm=True,", 'disable_tqdm=True, learning_rate=3e-3, optim_args="double_every=5,max_grad_norm=1.0",')
     script.write_text(text.replace("optimizer.describe()", "trainer.optimizer.optimizer.describe()"))
-    done = torchrun(2, script, "20")
+    done = started(2, script, "20")
     assert "in place of DistributedDataParallel's all-reduce" in done.stdout
 
 

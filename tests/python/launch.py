@@ -1,4 +1,4 @@
-"""Tests that run on every rank under torchrun: all those of a file in one launch for each number of ranks.
+"""Tests that run on every rank: all those of a file in one launch for each number of ranks.
 
     launch.py FILE OUT    a rank: runs the tests of FILE that are for this number of ranks, writes what failed to OUT;
                           with ONLY=text in the environment, those whose name holds it
@@ -8,9 +8,11 @@ import functools
 import importlib.util
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from datetime import timedelta
 from pathlib import Path
@@ -32,9 +34,36 @@ def torchrun(ranks, script, *arguments, timeout=240, environment=None, check=Tru
         [*command, str(script), *map(str, arguments)],
         capture_output=True, text=True, timeout=timeout, env=os.environ | own,
     )  # fmt: skip
-    if check and done.returncode:
+    return _passed(done, script) if check else done
+
+
+def _passed(done, script):
+    if done.returncode:
         pytest.fail(f"{script}: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}")
     return done
+
+
+def started(ranks, script, *arguments, timeout=240, check=True):
+    """The same without torchrun, whose agent imports torch once more; the first rank that fails ends the others."""
+    with socket.socket() as free, tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        free.bind(("127.0.0.1", 0))
+        own = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]),
+               "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}  # fmt: skip
+        free.close()
+        command = [sys.executable, str(script), *map(str, arguments)]
+        running = [subprocess.Popen(command, stdout=out, stderr=errors, env=os.environ | own | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+                   for rank in range(ranks)]  # fmt: skip
+        end = time.monotonic() + timeout
+        while None in (codes := [one.poll() for one in running]) and not any(codes) and time.monotonic() < end:
+            time.sleep(0.05)
+        for one in running:
+            if one.poll() is None:
+                one.terminate()
+        codes = [one.wait(30) for one in running]
+        out.seek(0)
+        errors.seek(0)
+        done = subprocess.CompletedProcess(command, next((code for code in codes if code), 0), out.read(), errors.read())
+    return _passed(done, script) if check else done
 
 
 @functools.lru_cache(maxsize=None)
@@ -42,7 +71,7 @@ def results(path, ranks):
     """What each test of the file said on the ranks: None, or the traceback of the first rank that failed."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "results.json"
-        done = torchrun(ranks, HERE / "launch.py", path, out, check=False)
+        done = started(ranks, HERE / "launch.py", path, out, check=False)
         found = json.loads(out.read_text()) if out.exists() else {}
     found["-"] = f"the ranks ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
     return found
