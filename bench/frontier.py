@@ -49,7 +49,7 @@ def studies(tools):
 
     def fashion(commands):
         options = "--task fashion-mnist --model resnet8 --set model.width=16 --ranks 2 --threads 1 --batch 32"
-        return compare(tools, commands, "frontier_fashion", options, FEW, 3000, 300)
+        return compare(tools, commands, "frontier_fashion", options, FEW, 4000, 300)
 
     def bert(commands):
         """Fine-tuning by each arm, from weights that AdamW pre-trained once."""
