@@ -93,6 +93,12 @@ def least(rows, cost, shown):
     return f"`{best['optimizer']}`, {shown(best[cost])} against {shown(base[cost])}, at {far(best, base)} of its loss"
 
 
+def spread(rows):
+    """Of AdamW itself over seeds."""
+    base = finite(rows)[0]
+    return f"{100 * base['final_loss_spread'] / base['final_loss_mean']:.1f} % of its loss"
+
+
 def pairs(rows, wanted):
     """(row, the row that it is compared with) of the arms of `wanted` that are there."""
     by_name = {row["optimizer"]: row for row in finite(rows)}
@@ -107,7 +113,8 @@ def from_frontiers(records):
     tasks = [(title, records[name]) for name, (_, title) in TASKS.items() if name in records]
     if not tasks:
         return []
-    parts = []
+    parts = ["What follows is of the frontiers below. AdamW itself differs from seed to seed; differences of that size show nothing:\n\n"
+             + listed(f"{task}: by {spread(rows)}." for task, rows in tasks)]
     for title, cost, shown in ((f"**Every byte counts** (metered or very slow links). Of the arms within {100 * NEAR:.0f} % of AdamW's loss, the fewest bits have:", "bits_per_parameter_per_step", lambda x: f"{x:.2f} bits per parameter and step"),
                                ("**Every message counts** (long distances). The fewest rounds have:", "rounds", lambda x: f"{x:,} rounds"),
                                (f"**Time counts, on {finite(tasks[0][1])[0]['network']}.** The least time (computed) have:", "network_seconds", lambda x: f"{x:.0f} s")):
