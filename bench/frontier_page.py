@@ -62,7 +62,7 @@ def ranks(rows, table):
     """Against AdamW with as many ranks, for each method."""
     arms = list(dict.fromkeys(row["optimizer"] for row in rows))
     by_place = {(row["batch"], row["ranks"], row["optimizer"]): row for row in rows}
-    parts = ["0.12 M parameters, text, 300 steps, 3 seeds, ranks as threads. The number behind Birder's forms is the variance of its update that theory predicts, against that of one rank."]
+    parts = ["0.12 M parameters, text, 300 steps, 3 seeds, ranks as threads; one learning rate (0.003) for all, which nobody tuned. The number behind Birder's forms is the variance of its update that theory predicts, against that of one rank."]
     for batch, title in (("global", "One global batch that all ranks share"), ("per rank", "One batch for each rank, so that the global one grows")):
         lines = []
         for count in sorted({row["ranks"] for row in rows}):
