@@ -264,29 +264,27 @@ def sharded(rows):
             + table(["link", "between nodes", "step", "speed against HSDP in fp32", "sent by a node, bytes", "by the formula"], lines))
 
 
-def sweep(theirs):
+def sweep(rows, theirs):
     """Means of many lengths beside the all-reduce named `theirs`, each codec as a share of its time at that length."""
-    def section(rows):
-        codecs = list(dict.fromkeys(row["codec"] for row in rows))
-        lines = []
-        for elements in dict.fromkeys(row["elements"] for row in rows):
-            here = {row["codec"]: row for row in rows if row["elements"] == elements}
-            # Each codec was timed beside it: the quickest has the least of the others' noise.
-            least = min(row["all_reduce_seconds"] for row in here.values())
-            lines.append([f"{elements:,}", f"{1e3 * least:.3f}", *(f"{here[codec]['seconds'] / least:.2f}" for codec in codecs)])
-        return (f"2 ranks on this machine, without a slow link: {theirs} of fp32 in milliseconds, then the time of our mean with each codec against it "
-                "(below 1: quicker). Medians of 15.\n\n" + table(["elements", theirs, *codecs], lines))
-    return section
+    codecs = list(dict.fromkeys(row["codec"] for row in rows))
+    lines = []
+    for elements in dict.fromkeys(row["elements"] for row in rows):
+        here = {row["codec"]: row for row in rows if row["elements"] == elements}
+        # Each codec was timed beside it: the quickest has the least of the others' noise.
+        least = min(row["all_reduce_seconds"] for row in here.values())
+        lines.append([f"{elements:,}", f"{1e3 * least:.3f}", *(f"{here[codec]['seconds'] / least:.2f}" for codec in codecs)])
+    return (f"2 ranks on this machine, without a slow link: {theirs} of fp32 in milliseconds, then the time of our mean with each codec against it "
+            "(below 1: quicker). Medians of 15.\n\n" + table(["elements", theirs, *codecs], lines))
 
 
 def sweep_mpi(rows):
-    return sweep("MPI_Allreduce")([{**row, "all_reduce_seconds": row["mpi_allreduce_seconds"]} for row in rows])
+    return sweep([{**row, "all_reduce_seconds": row["mpi_allreduce_seconds"]} for row in rows], "MPI_Allreduce")
 
 
 def sweep_gloo(rows):
-    least = {row["elements"]: row["seconds"] for row in rows if row["name"].startswith("torch all_reduce")}
-    return sweep("all_reduce over Gloo")([{**row, "codec": row["name"], "all_reduce_seconds": least[row["elements"]]} for row in rows
-                                          if not row["name"].startswith("torch all_reduce")])
+    theirs = {row["elements"]: row["seconds"] for row in rows if row["name"].startswith("torch all_reduce")}
+    ours = [row for row in rows if not row["name"].startswith("torch all_reduce")]
+    return sweep([{**row, "codec": row["name"], "all_reduce_seconds": theirs[row["elements"]]} for row in ours], "all_reduce over Gloo")
 
 
 def against_papers(rows):

@@ -18,6 +18,7 @@ import papers
 
 LACONIC = "build/laconic"
 RUNS = pathlib.Path(".run/studies")
+WARM = 2  # first steps of a run, which are not timed
 ARMS = "adamw,one-bit-adam,zero-one-adam,birder"
 # Gradients in few bits, and votes, beside what they replace. Coded exact rounds are among the frontier's.
 CODED = ("adamw,adamw:codec=int8,adamw:codec=int4,adamw:codec=int4:feedback=ema,adamw:codec=int4:quant_block=64,lion,distributed-lion,distributed-lion:form=count,"
@@ -128,10 +129,10 @@ def local_text(commands):
     return compare(commands, "text_local", f"{small_text()} --tune 300", f"{LOCAL},{PUBLISHED}")
 
 
-def seconds_by_kind(folder, warm=2):
+def seconds_by_kind(folder):
     """The median time of a step of each kind, and of what it leaves exposed, without the first ones."""
     kinds = {}
-    for line in (folder / "metrics.jsonl").read_text().splitlines()[warm:]:
+    for line in (folder / "metrics.jsonl").read_text().splitlines()[WARM:]:
         step = json.loads(line)
         kinds.setdefault(step["kind"], []).append(step)
     return {kind: {name: statistics.median(step[name] for step in steps) for name in ("step_seconds", "exposed_seconds")} for kind, steps in kinds.items()}
@@ -220,7 +221,7 @@ def overlap(commands):
              "step_seconds": slow["step_seconds"], "step_seconds_without_network": free["step_seconds"]}]
 
 
-def gpt2(commands, warm=2, steps=12):
+def gpt2(commands, steps=12):
     """GPT-2 small (124 M parameters) takes real steps with every method; the first ones, which touch memory for the first time, are not timed."""
     rows = []
     text = folder("gpt2") / "text.txt"  # short: the last validation takes all that is held out
@@ -231,9 +232,9 @@ def gpt2(commands, warm=2, steps=12):
                       f"--set model.vocabulary=50257 --set data.context=64 --set run.validation_examples=2 --set model.dropout=0 --out {out} --overwrite")
         summary = json.loads((out / "summary.json").read_text())
         every = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-        rows.append({"optimizer": optimizer, "parameters": summary["parameters"], "steps": steps, "timed_steps": steps - warm, "loss_first": every[0]["loss"],
+        rows.append({"optimizer": optimizer, "parameters": summary["parameters"], "steps": steps, "timed_steps": steps - WARM, "loss_first": every[0]["loss"],
                      "loss_last": every[-1]["loss"], "first_step_seconds": every[0]["step_seconds"],
-                     "step_seconds": statistics.median(step["step_seconds"] for step in every[warm:]), "seconds_by_kind": seconds_by_kind(out, warm),
+                     "step_seconds": statistics.median(step["step_seconds"] for step in every[WARM:]), "seconds_by_kind": seconds_by_kind(out),
                      "peak_memory_gib_both_ranks": summary["peak_memory_bytes"] / 2**30})
     return rows
 

@@ -9,24 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
-from launch import HERE, torchrun
+from launch import HERE, start, torchrun
 
 ENDS = r"rank \d ends with [0-9a-f]{64}"
 MORTAL = HERE / "mortal.py"
 
 
 def ranks_of(count, *arguments, **environment):
-    """Starts ranks without torchrun, whose agent would end the others."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    own = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1"}
-    pipe = subprocess.PIPE
-    command = [sys.executable, str(MORTAL), *map(str, arguments)]
-    return [
-        subprocess.Popen(command, env=os.environ | own | environment | {"RANK": str(r)}, stdout=pipe, stderr=pipe, text=True)
-        for r in range(count)
-    ]
+    return start(count, MORTAL, *arguments, environment=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 @pytest.mark.parametrize("overlap", ["overlap", "plain"])

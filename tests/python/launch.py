@@ -43,16 +43,23 @@ def _passed(done, script):
     return done
 
 
-def started(ranks, script, *arguments, timeout=240, check=True):
-    """The same without torchrun, whose agent imports torch once more; the first rank that fails ends the others."""
-    with socket.socket() as free, tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+def start(ranks, script, *arguments, environment=None, **options):
+    """Processes of a script, without torchrun, whose agent would import torch once more and end the others when one ends."""
+    with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        own = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]),
-               "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}  # fmt: skip
-        free.close()
-        command = [sys.executable, str(script), *map(str, arguments)]
-        running = [subprocess.Popen(command, stdout=out, stderr=errors, env=os.environ | own | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
-                   for rank in range(ranks)]  # fmt: skip
+        port = str(free.getsockname()[1])
+    own = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1", **(environment or {})}
+    command = [sys.executable, str(script), *map(str, arguments)]
+    return [
+        subprocess.Popen(command, env=os.environ | own | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, text=True, **options)
+        for rank in range(ranks)
+    ]
+
+
+def started(ranks, script, *arguments, timeout=240, check=True):
+    """As torchrun() without its agent: the first rank that fails ends the others."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        running = start(ranks, script, *arguments, environment={"PYTHONPATH": str(HERE)}, stdout=out, stderr=errors)
         end = time.monotonic() + timeout
         while None in (codes := [one.poll() for one in running]) and not any(codes) and time.monotonic() < end:
             time.sleep(0.05)
@@ -62,7 +69,7 @@ def started(ranks, script, *arguments, timeout=240, check=True):
         codes = [one.wait(30) for one in running]
         out.seek(0)
         errors.seek(0)
-        done = subprocess.CompletedProcess(command, next((code for code in codes if code), 0), out.read(), errors.read())
+        done = subprocess.CompletedProcess(running[0].args, next((code for code in codes if code), 0), out.read(), errors.read())
     return _passed(done, script) if check else done
 
 

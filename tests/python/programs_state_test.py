@@ -55,8 +55,9 @@ def test_a_trainer_resumes_bit_for_bit_and_refuses_what_needs_the_callback_witho
     for run in ("adamw", "zero-one", "forgetful"):
         shutil.rmtree(tmp_path / run / "checkpoint-20")  # so the last one is of step 14, where 0/1 Adam's weights differ
     resumed = started(2, program, tmp_path, "resumed", check=False)
-    ends = sorted(re.findall("rank .* ends with .*", straight.stdout))
-    assert len(ends) == 6 and sorted(re.findall("rank .* ends with .*", resumed.stdout)) == ends
+    ended = r"rank \d: \w+ with \w+ ends with [0-9a-f]{64}"
+    ends = sorted(re.findall(ended, straight.stdout))
+    assert len(ends) == 6 and sorted(re.findall(ended, resumed.stdout)) == ends
     assert resumed.returncode and "give Trainer callbacks=[LaconicCallback()]" in resumed.stderr
 
 
