@@ -163,24 +163,29 @@ void add_bench_mean(CLI::App& bench) {
       "  laconic bench mean --kind one-bit --elements 26214400 --ranks 4 --emulate 100mbit\n"
       "  laconic bench mean --kind random-sign --form single-round --elements 4194304 --ranks 4 "
       "--ranks-per-node 2\n"
-      "  laconic bench mean --kind coded --codec bf16 --ranks 4\n"
-      "  laconic bench mean --kind coded --codec top-k --codec-down int4\n"
+      "  laconic bench mean --codec bf16 --ranks 4\n"
+      "  laconic bench mean --codec top-k --codec-down int4\n"
       "  mpirun -n 2 laconic bench mean --sweep --transport mpi\n"
       "  mpirun -n 2 laconic bench mean --kind one-bit --elements 26214400 --transport mpi");
-  command
-      ->add_option("--kind", options->kind,
-                   "dense, one-bit, random-sign, vote, or coded: by --codec")
-      ->check(CLI::IsMember({"dense", "one-bit", "random-sign", "vote", "coded"}))
-      ->capture_default_str();
+  auto* kind =
+      command
+          ->add_option("--kind", options->kind,
+                       "dense, one-bit, random-sign, vote, or coded: by --codec, which implies it")
+          ->check(CLI::IsMember({"dense", "one-bit", "random-sign", "vote", "coded"}))
+          ->capture_default_str();
   const auto codecs = mean_codecs();
-  command->add_option("--codec", options->codec, fmt::format("coded: {}", fmt::join(codecs, ", ")))
-      ->check(CLI::IsMember(std::vector<std::string>(codecs.begin(), codecs.end())))
-      ->capture_default_str();
-  command
-      ->add_option("--codec-down", options->codec_down,
-                   "coded: another codec for the mean on its way back (default: int8 beside top-k, "
-                   "else --codec)")
-      ->check(CLI::IsMember(std::vector<std::string>(codecs.begin(), codecs.end())));
+  auto* codec =
+      command
+          ->add_option("--codec", options->codec, fmt::format("coded: {}", fmt::join(codecs, ", ")))
+          ->check(CLI::IsMember(std::vector<std::string>(codecs.begin(), codecs.end())))
+          ->capture_default_str();
+  auto* codec_down =
+      command
+          ->add_option(
+              "--codec-down", options->codec_down,
+              "coded: another codec for the mean on its way back (default: int8 beside top-k, "
+              "else --codec)")
+          ->check(CLI::IsMember(std::vector<std::string>(codecs.begin(), codecs.end())));
   command
       ->add_option("--form", options->form,
                    "random-sign: two-round, single-round or count; vote: two-round or count")
@@ -217,7 +222,13 @@ void add_bench_mean(CLI::App& bench) {
   command->add_option("--threads", options->threads, "Threads per rank (default: cores/ranks)")
       ->check(CLI::Range(1, 1024));
   command->add_flag("--json", options->json, "An array of objects instead of a table");
-  command->callback([options, ranks, elements] {
+  command->callback([=] {
+    if (const auto* given = codec->count() > 0 ? codec : codec_down; given->count() > 0) {
+      if (kind->count() == 0) options->kind = "coded";
+      if (options->kind != "coded")
+        fail(Code::kInvalidArgument, "{} is of coded means, and --kind is {}: leave --kind out",
+             given->get_name(), options->kind);
+    }
     if (options->sweep && elements->count() == 0) options->elements = std::size_t{64} << 20;
     run(*options, ranks->count() > 0);
   });

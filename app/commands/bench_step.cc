@@ -64,9 +64,8 @@ void measure(Rows& rows, Arrays& arrays, const Method& method) {
     name += "-exchange";
   }
   measure_exchange(rows, arrays, name, sweep_named(sweeps.before), sweep_named(sweeps.after));
-  if (sweeps.before == "encode-displacement")
-    measure_exchange(rows, arrays, name + "-int4", sweep_named("encode-displacement-int4"),
-                     sweep_named("decode-outer-int4"));
+  measure_exchange(rows, arrays, name + "-int4", sweep_named(sweeps.before_int4),
+                   sweep_named(sweeps.after_int4));
 }
 
 void run(const StepOptions& options) {

@@ -30,9 +30,11 @@ struct MethodCost {
 };
 
 // Passes over memory that `bench step` and `plan --probe` time, by the names in app/sweeps.cc:
-// after an exact mean, before and after a coded one, and of a whole local step. Empty: not timed.
+// after an exact mean, before and after a coded one, of a whole local step, and before and after a
+// mean in four bits where the codec is the user's choice. Empty: not timed.
 struct Sweeps {
   std::string exact = {}, before = {}, after = {}, local = {};
+  std::string before_int4 = {}, after_int4 = {};
 };
 
 // How exchanges lie in time: parts of the model that are exchanged at steps of their own, steps from

@@ -76,7 +76,7 @@ class Bench(unittest.TestCase):
         chunk = 50048  # 100003/2 in whole words of 64
         for codec, bits in (("int8", 8), ("int4", 4), ("int2", 2)):
             with self.subTest(codec=codec):
-                row = self.rows("mean", "--kind", "coded", "--codec", codec, "--elements", "100003", "--repeats", "3", "--ranks", "2")[0]
+                row = self.rows("mean", "--codec", codec, "--elements", "100003", "--repeats", "3", "--ranks", "2")[0]
                 self.assertEqual((row["codec"], row["verified"]), (codec, True))
                 self.assertEqual(row["bytes_sent_per_rank"], 2 * (chunk * bits // 8 + 4 * 196 + 16))
         top_k, int8, int4 = 2 * 13 * 128 + 4 * 13 + 16, chunk + 4 * 196 + 16, chunk // 2 + 4 * 196 + 16
@@ -134,6 +134,8 @@ class BadUsage(unittest.TestCase):
             (["mean", "--scale-block", "7"], "multiple of 64"),
             (["mean", "--kind", "two-bit"], "one-bit"),
             (["mean", "--form", "round"], "single-round"),
+            (["mean", "--kind", "dense", "--codec", "int4"], "leave --kind out"),
+            (["mean", "--kind", "one-bit", "--codec-down", "int4"], "leave --kind out"),
             (["mean", "--quickly"], "--help"),
             (["kernels", "--elements", "1"], "4096"),
             (["kernels", "--target", "AVX9000"], "there are"),

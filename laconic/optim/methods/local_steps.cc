@@ -306,7 +306,9 @@ Method local_steps_method() {
       .sweeps = {.exact = "adam",
                  .before = "encode-displacement",
                  .after = "decode-outer",
-                 .local = "adam"},
+                 .local = "adam",
+                 .before_int4 = "encode-displacement-int4",
+                 .after_int4 = "decode-outer-int4"},
       .complete = complete,
       .spacing =
           [](const C& config) {
