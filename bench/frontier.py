@@ -10,12 +10,12 @@ import statistics
 # is found while training beside the fixed share of the run.
 ARMS = ("adamw,adamw:codec=int8/int4,adamw:codec=int4:feedback=ema,"
         "one-bit-adam,one-bit-adam:dense_codec=int8/int4,one-bit-adam:freeze_step=auto,"
-        "zero-one-adam,zero-one-adam:dense_codec=int8/int4,zero-one-adam:schedule=short,zero-one-adam:schedule=short:dense_codec=int8,"
+        "zero-one-adam,zero-one-adam:dense_codec=int8/int4,zero-one-adam:schedule=published,zero-one-adam:schedule=published:dense_codec=int8,"
         "birder,birder:exchange=single-round/count,distributed-lion,"
         "local-adamw:codec=int4/sign:every=4/16,diloco:codec=int4:every=16")
 # Of a model for which all of these would take days.
 FEW = ("adamw,adamw:codec=int4,one-bit-adam,one-bit-adam:dense_codec=int4,one-bit-adam:freeze_step=auto,zero-one-adam,zero-one-adam:dense_codec=int8,"
-       "zero-one-adam:schedule=short,birder,local-adamw:codec=int4:every=4/16")
+       "zero-one-adam:schedule=published,birder,local-adamw:codec=int4:every=4/16")
 SMALL = "--model gpt2-mini --set model.depth=2 --set model.width=64 --set data.context=64"
 NETWORK = "100mbit,1ms"
 FIELDS = ("optimizer", "lr", "tuning", "final_loss_mean", "final_loss_spread", "final_metric_mean", "final_metric_spread", "metric",

@@ -123,7 +123,7 @@ def from_frontiers(records):
             ("**Exact rounds in few bits** (`dense_codec`). Against the same method with fp32 rounds:",
              [(f"{method}:dense_codec={codec}", method) for method in ("one-bit-adam", "zero-one-adam") for codec in ("int8", "int4")]),
             ("**A freeze that is found while training** (`freeze_step=auto`), against the fixed share:", [("one-bit-adam:freeze_step=auto", "one-bit-adam")]),
-            ("**The short schedule of 0/1 Adam**, against the published one:", [("zero-one-adam:schedule=short", "zero-one-adam")])):
+            ("**0/1 Adam's default in runs of up to 10,000 steps** (`schedule=short`), against the published schedule:", [("zero-one-adam", "zero-one-adam:schedule=published")])):
         sentences = [f"{task}: `{one['optimizer']}` {far(one, other)} of loss, {one['bits_per_parameter_per_step']:.2f} bits for {other['bits_per_parameter_per_step']:.2f}."
                      for task, rows in tasks for one, other in pairs(rows, wanted)]
         if sentences:

@@ -20,9 +20,9 @@ enum class Skip : std::uint8_t { kBlock, kStep };  // what a gradient that is no
 // others. Not every method takes every one.
 enum class GradientCodec : std::uint8_t { kFp32, kBf16, kInt8, kInt4, kSign, kInt2, kTopK };
 
-// From which the intervals of 0/1 Adam follow: its paper's rules, or ours for runs of up to some
-// thousand steps.
-enum class IntervalSchedule : std::uint8_t { kPublished, kShort };
+// From which the intervals of 0/1 Adam follow: its paper's rules, or ours for short runs. kByLength
+// is one of the two.
+enum class IntervalSchedule : std::uint8_t { kByLength, kPublished, kShort };
 
 // How the mean displacement of ranks that train alone moves the weights that they share.
 enum class Outer : std::uint8_t { kAverage, kNesterov, kMomentum, kSign };
@@ -54,8 +54,8 @@ struct OptimizerConfig {
   double variance_floor = 0.01;  // 0: off
   double min_trust = 0.01, max_trust = 10;
 
-  std::int64_t freeze_step = kUnset;                         // or kAuto
-  IntervalSchedule schedule = IntervalSchedule::kPublished;  // of what follows, where unset
+  std::int64_t freeze_step = kUnset;                        // or kAuto
+  IntervalSchedule schedule = IntervalSchedule::kByLength;  // of what follows, where unset
   std::int64_t variance_freeze_step = kUnset, variance_kappa = kDefault;
   std::int64_t double_every = kUnset, max_interval = 16;  // double_every: or kAuto
 

@@ -90,23 +90,13 @@ Rounds interval_rounds(std::int64_t steps, const VarianceSteps& variance,
   return rounds;
 }
 
-std::int64_t latest_doubling(std::int64_t steps, const VarianceSteps& variance, std::int64_t most,
-                             const VarianceSteps& other, const Intervals& other_intervals) {
-  constexpr std::int64_t kExact = 31;  // coded ones have scales and headers
-  const auto until_freeze = [&](const VarianceSteps& v) {
-    return kExact * v.count() + std::min(steps, v.freeze()) - v.count();
-  };
-  const std::int64_t budget = until_freeze(other) + other_intervals.syncs_after_freeze(steps).first;
-  const auto fits = [&](std::int64_t every) {
-    const Intervals intervals(variance.freeze(), every, most);
-    return until_freeze(variance) + intervals.syncs_after_freeze(steps).second <= budget;
-  };
-  const std::int64_t longest = std::max<std::int64_t>(1, steps - variance.freeze());
-  if (fits(longest)) return longest;
-  std::int64_t every = 1;
-  for (std::int64_t more = std::bit_floor(static_cast<std::uint64_t>(longest)); more > 0; more /= 2)
-    if (every + more <= longest && fits(every + more)) every += more;
-  return every;
+std::pair<std::int64_t, std::int64_t> volume(std::int64_t steps, std::int64_t exact,
+                                             const VarianceSteps& variance,
+                                             const Intervals& intervals) noexcept {
+  const std::int64_t until_freeze =
+      exact * variance.count() + std::min(steps, variance.freeze()) - variance.count();
+  const auto [least, most] = intervals.syncs_after_freeze(steps);
+  return {until_freeze + least, until_freeze + most};
 }
 
 }  // namespace laconic::inline optim

@@ -69,9 +69,10 @@ Rounds freeze_rounds(std::int64_t steps, std::int64_t freeze_step);
 // Exact on variance steps, coded after intervals of local steps.
 Rounds interval_rounds(std::int64_t steps, const VarianceSteps& variance,
                        const Intervals& intervals);
-// The largest double_every with which these variance steps and the syncs after them send no more
-// than the other schedule, an fp32 round counted as 31 coded ones; 1 if none does.
-std::int64_t latest_doubling(std::int64_t steps, const VarianceSteps& variance, std::int64_t most,
-                             const VarianceSteps& other, const Intervals& other_intervals);
+// The least and the most that the rounds of a run can send, counted in coded rounds; an exact one
+// is as long as `exact` of those. REQUIRES: !intervals.follow_lr().
+std::pair<std::int64_t, std::int64_t> volume(std::int64_t steps, std::int64_t exact,
+                                             const VarianceSteps& variance,
+                                             const Intervals& intervals) noexcept;
 
 }  // namespace laconic::inline optim

@@ -525,9 +525,10 @@ class ZeroOneAdam(Optimizer):
             lossy, and add what they leave out to the next such round
         quant_block: int8, int4 and int2: elements that share a scale
         schedule: what is left open below: published: the paper's; short: fewer variance steps, over more of the
-            run, and syncs on every step for as long as that sends no more than the paper's
+            run, a beta2 of at most 0.95, and syncs on every step for as long as that sends no more than the
+            paper's; None: short where all is left open and total_steps is at most 10000, else published
         variance_freeze_step: last step on which the variance may change, the end of learning-rate warm-up; None: 15
-            % of total_steps, with schedule = short 30 %
+            % of total_steps, with schedule = short up to 60 %
         variance_kappa: variance steps before the gap between them doubles; None: 16, with schedule = short 4
         double_every: steps after which the interval between syncs doubles; auto: it follows the learning rate;
             None: a sixth of the steps after the freeze, with schedule = short as late as the published volume
@@ -580,7 +581,7 @@ class ZeroOneAdam(Optimizer):
         exchange: Literal["two-round", "auto"] = 'two-round',
         dense_codec: Literal["fp32", "bf16", "int8", "int4"] = 'fp32',
         quant_block: int = 256,
-        schedule: Literal["published", "short"] = 'published',
+        schedule: Literal["published", "short"] | None = None,
         variance_freeze_step: int | None = None,
         variance_kappa: int | None = None,
         double_every: int | Literal["auto"] | None = None,

@@ -234,11 +234,13 @@ TEST(OptimizerConfig, WhatIsUnsetFollowsFromTheLengthOfTheRun) {
 
 TEST(OptimizerConfig, TheShortScheduleFillsInWhatIsLeftOpenOnly) {
   OptimizerConfig config{.algorithm = "zero-one-adam", .total_steps = 5000};
-  EXPECT_EQ(validated(config).variance_kappa, 16);
   set(config, "schedule", "short");
   EXPECT_EQ(validated(config).variance_kappa, 4);
-  EXPECT_EQ(validated(config).variance_freeze_step, 1500);
-  EXPECT_NEAR(static_cast<double>(validated(config).double_every), 1408, 20);
+  EXPECT_NEAR(static_cast<double>(validated(config).variance_freeze_step), 3000, 20);
+  EXPECT_NEAR(static_cast<double>(validated(config).double_every), 334, 20);
+  EXPECT_EQ(validated(config).beta2, 0.95);
+  set(config, "beta2", "0.9");
+  EXPECT_EQ(validated(config).beta2, 0.9);
   set(config, "variance_kappa", "16");
   set(config, "variance_freeze_step", "750");
   set(config, "double_every", "708");
@@ -247,21 +249,49 @@ TEST(OptimizerConfig, TheShortScheduleFillsInWhatIsLeftOpenOnly) {
   EXPECT_EQ(given.variance_kappa, validated(config).variance_kappa);
   EXPECT_EQ(given.variance_freeze_step, validated(config).variance_freeze_step);
   EXPECT_EQ(given.double_every, validated(config).double_every);
-  EXPECT_TRUE(says(refusal("schedule", "long"), {"published or short"}));
+  EXPECT_TRUE(says(refusal("schedule", "long"), {"published, short or default"}));
+}
+
+TEST(OptimizerConfig, TheScheduleIsShortInShortRunsWhereAllIsLeftOpen) {
+  const auto schedule = [](std::int64_t steps, const char* option, const char* value) {
+    OptimizerConfig config{.algorithm = "zero-one-adam", .total_steps = steps};
+    set(config, option, value);
+    return validated(config);
+  };
+  const auto is_short = [](const OptimizerConfig& config) {
+    EXPECT_EQ(config.variance_kappa, config.schedule == IntervalSchedule::kShort ? 4 : 16);
+    EXPECT_EQ(config.beta2, config.schedule == IntervalSchedule::kShort ? 0.95 : 0.999);
+    return config.schedule == IntervalSchedule::kShort;
+  };
+  EXPECT_TRUE(is_short(schedule(500, "schedule", "default")));
+  EXPECT_TRUE(is_short(schedule(10'000, "schedule", "default")));
+  EXPECT_TRUE(is_short(schedule(500, "max_interval", "4")));
+  EXPECT_TRUE(is_short(schedule(20'000, "schedule", "short")));
+  EXPECT_FALSE(is_short(schedule(10'001, "schedule", "default")));
+  EXPECT_FALSE(is_short(schedule(500, "schedule", "published")));
+  EXPECT_FALSE(is_short(schedule(500, "variance_freeze_step", "75")));
+  EXPECT_FALSE(is_short(schedule(500, "variance_kappa", "16")));
+  EXPECT_FALSE(is_short(schedule(500, "double_every", "70")));
+  OptimizerConfig config = schedule(500, "schedule", "default");
+  EXPECT_EQ(validated(config), config);
 }
 
 TEST(OptimizerConfig, TheShortScheduleSendsNoMoreThanThePublishedOne) {
-  for (const std::int64_t steps : {120, 200, 500, 1000, 1999, 5000, 20'000, 118'003, 1'000'000}) {
-    const auto bits = [&](const char* schedule) {
-      OptimizerConfig config{.algorithm = "zero-one-adam", .total_steps = steps};
-      set(config, "schedule", schedule);
-      return method_named("zero-one-adam")
-          .rounds(validated(config), steps)
-          .bits_per_parameter_per_step(32, 1);
-    };
-    EXPECT_LE(bits("short"), bits("published")) << steps;
-    EXPECT_GE(bits("short"), (steps > 2000 ? 0.98 : 0.75) * bits("published")) << steps;
-  }
+  const std::pair<const char*, double> codecs[] = {{"fp32", 32}, {"int8", 8.125}, {"int4", 4.125}};
+  for (const auto& [codec, exact] : codecs)
+    for (const std::int64_t steps : {1, 5, 20, 120, 500, 1999, 5000, 20'000, 118'003, 1'000'000}) {
+      const auto bits = [&](const char* schedule) {
+        OptimizerConfig config{.algorithm = "zero-one-adam", .total_steps = steps};
+        set(config, "schedule", schedule);
+        set(config, "dense_codec", codec);
+        return method_named("zero-one-adam")
+            .rounds(validated(config), steps)
+            .bits_per_parameter_per_step(exact, 32.0 / 31);
+      };
+      EXPECT_LE(bits("short"), bits("published")) << steps << " " << codec;
+      const double share = steps < 120 ? 0.6 : 0.9;
+      EXPECT_GE(bits("short"), share * bits("published")) << steps << " " << codec;
+    }
 }
 
 TEST(OptimizerConfig, WhatIsGivenStays) {
@@ -269,6 +299,7 @@ TEST(OptimizerConfig, WhatIsGivenStays) {
                          .total_steps = 118'000,
                          .beta2 = 0.99,
                          .freeze_step = kUnset,
+                         .schedule = IntervalSchedule::kPublished,
                          .variance_freeze_step = 12'500,
                          .variance_kappa = 16,
                          .double_every = kAuto};

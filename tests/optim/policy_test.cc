@@ -89,18 +89,17 @@ TEST(Intervals, SyncsAreWithinTheirBounds) {
       }
 }
 
-TEST(Intervals, LatestDoublingSpendsAVolumeAndNoMore) {
-  const VarianceSteps few(4, 300), many(16, 150);
-  const Intervals published(150, 141, 16);
-  const auto bits = [](const VarianceSteps& variance, const Intervals& intervals) {
-    return interval_rounds(1000, variance, intervals).bits_per_parameter_per_step(32, 1);
-  };
-  EXPECT_EQ(latest_doubling(1000, few, 16, many, published), 700) << "a sync on every step fits";
-  const VarianceSteps as_many(16, 300);
-  const std::int64_t every = latest_doubling(1000, as_many, 16, as_many, {300, 100, 16});
-  EXPECT_NEAR(static_cast<double>(every), 100, 8) << "that of the other, but for rounding";
-  EXPECT_LE(bits(as_many, {300, every, 16}), bits(as_many, {300, 100, 16}));
-  EXPECT_EQ(latest_doubling(1000, {1000, 1000}, 16, few, published), 1) << "nothing fits";
+TEST(Intervals, AVolumeIsThatOfTheRounds) {
+  for (const std::int64_t exact : {1, 4, 31})
+    for (const VarianceSteps& variance : {VarianceSteps(4, 300), VarianceSteps(16, 150)})
+      for (const std::int64_t every : {1, 7, 100, 850}) {
+        const Intervals intervals(variance.freeze(), every, 16);
+        const Rounds rounds = interval_rounds(1000, variance, intervals);
+        const auto [least, most] = volume(1000, exact, variance, intervals);
+        EXPECT_LE(least, exact * rounds.dense + rounds.coded + 1) << exact << " " << every;
+        EXPECT_GE(most, exact * rounds.dense + rounds.coded) << exact << " " << every;
+        EXPECT_LE(most - least, 8);
+      }
 }
 
 TEST(Intervals, FollowTheLearningRateWhenAuto) {

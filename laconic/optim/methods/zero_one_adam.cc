@@ -88,7 +88,10 @@ class ZeroOneAdam final : public DenseRoundsRule {
   }
   std::span<const float> synced() const override { return x_sync_.span(); }
   double residual_ratio() const override { return coded_->residual_ratio(); }
-  std::string describe() const override { return described(*coded_); }
+  std::string describe() const override {
+    const bool is_short = bucket_.config->schedule == IntervalSchedule::kShort;
+    return described(*coded_) + (is_short ? ", short schedule" : "");
+  }
 
   // m = mean of m; e, the mean of pending and the server residuals, goes into m at interval 1, else
   // into the weights.
@@ -220,16 +223,19 @@ class ZeroOne final : public Schedule {
   std::int64_t total_;
 };
 
-constexpr Word kSchedules[] = {word("published", IntervalSchedule::kPublished),
+constexpr Word kSchedules[] = {word(kDefaultText, IntervalSchedule::kByLength),
+                               word("published", IntervalSchedule::kPublished),
                                word("short", IntervalSchedule::kShort)};
 constexpr Word kByDefault[] = {word(kDefaultText, kDefault)};
 
 std::vector<Option> all_options() {
   std::vector<Option> all = one_bit_options();
   all.push_back(option<&C::schedule>(
-      "schedule", "published or short", word_only,
+      "schedule", "published, short or default", word_only,
       "what is left open below: published: the paper's; short: fewer variance steps, over more of "
-      "the run, and syncs on every step for as long as that sends no more than the paper's",
+      "the run, a beta2 of at most 0.95, and syncs on every step for as long as that sends no more "
+      "than the paper's; default: short where all is left open and total_steps is at most 10000, "
+      "else published",
       kSchedules));
   all.push_back(option<&C::variance_freeze_step>(
                     "variance_freeze_step",
@@ -237,7 +243,7 @@ std::vector<Option> all_options() {
                     "leave no variance to divide by)",
                     from_one,
                     "last step on which the variance may change, the end of learning-rate "
-                    "warm-up; unset: 15 % of total_steps, with schedule = short 30 %",
+                    "warm-up; unset: 15 % of total_steps, with schedule = short up to 60 %",
                     kUnsetOnly)
                     .in("steps"));
   all.push_back(option<&C::variance_kappa>(
@@ -259,32 +265,80 @@ std::vector<Option> all_options() {
 }
 
 // The published rules: steps that are left open follow from the length of the run.
-constexpr std::int64_t kPublishedKappa = 16, kShortKappa = 4;
+constexpr std::int64_t kPublishedKappa = 16;
 std::int64_t published_freeze(const C& config) { return percent_of_run(config, 15); }
 std::int64_t published_doubling(const C& config, std::int64_t freeze) {
   return std::max<std::int64_t>(1, (config.total_steps - freeze) / 6);
 }
 
-// Fewer variance steps over twice the share of the run; what they save goes into syncs on every
-// step, until the published volume is spent.
-void complete_short(C& config) {
-  const std::int64_t steps = config.total_steps, freeze = published_freeze(config);
-  if (config.variance_kappa == kDefault) config.variance_kappa = kShortKappa;
-  fill_from_length(config.variance_freeze_step, config, "variance_freeze_step",
-                   percent_of_run(config, 30));
-  fill_from_length(config.double_every, config, "double_every",
-                   latest_doubling(steps, {config.variance_kappa, config.variance_freeze_step},
-                                   config.max_interval, {kPublishedKappa, freeze},
-                                   {freeze, published_doubling(config, freeze), C{}.max_interval}));
-}
-
-void complete(C& config) {
-  if (config.schedule == IntervalSchedule::kShort) return complete_short(config);
+void complete_published(C& config) {
   if (config.variance_kappa == kDefault) config.variance_kappa = kPublishedKappa;
   fill_from_length(config.variance_freeze_step, config, "variance_freeze_step",
                    published_freeze(config));
   fill_from_length(config.double_every, config, "double_every",
                    published_doubling(config, config.variance_freeze_step));
+}
+
+// The largest number from 1 to `most` that fits, where those below one that fits do so too; 1 if
+// none does.
+std::int64_t largest(std::int64_t most, FunctionRef<bool(std::int64_t)> fits) {
+  std::int64_t least = 1;
+  while (least < most) {
+    const std::int64_t middle = most - (most - least) / 2;
+    if (fits(middle))
+      least = middle;
+    else
+      most = middle - 1;
+  }
+  return least;
+}
+
+// Fewer variance steps, up to a later one, and syncs on every step for as long as the published
+// volume lasts. Some forty updates make v: with 0.999 the first ones, of large gradients, would
+// weigh as much as the last.
+void complete_short(C& config) {
+  constexpr std::int64_t kKappa = 4;
+  constexpr int kFreezePercent = 60;
+  constexpr double kBeta2 = 0.95, kSignBits = 32.0 / 31;  // signs with their scales and headers
+  const std::int64_t steps = config.total_steps, freeze = published_freeze(config);
+  const auto exact = static_cast<std::int64_t>(
+      bits_per_element({.codec = dense_round_codec(config), .quant_block = config.quant_block}) /
+      kSignBits);
+  const std::int64_t published =
+      volume(steps, exact, {kPublishedKappa, freeze},
+             {freeze, published_doubling(config, freeze), C{}.max_interval})
+          .first;
+  if (config.variance_kappa == kDefault) config.variance_kappa = kKappa;
+  const auto fits = [&](std::int64_t at, std::int64_t doubling) {
+    return volume(steps, exact, {config.variance_kappa, at}, {at, doubling, config.max_interval})
+               .second <= published;
+  };
+  fill_from_length(config.variance_freeze_step, config, "variance_freeze_step",
+                   largest(percent_of_run(config, kFreezePercent), [&](std::int64_t at) {
+                     return fits(at, published_doubling(config, at));
+                   }));
+  const std::int64_t frozen = config.variance_freeze_step;
+  fill_from_length(
+      config.double_every, config, "double_every",
+      largest(steps - frozen, [&](std::int64_t every) { return fits(frozen, every); }));
+  config.beta2 = std::min(config.beta2, kBeta2);
+}
+
+bool is_short(const C& config) {
+  constexpr std::int64_t kLongest = 10'000;
+  if (config.schedule != IntervalSchedule::kByLength)
+    return config.schedule == IntervalSchedule::kShort;
+  return config.total_steps != kUnset && config.total_steps <= kLongest &&
+         config.variance_kappa == kDefault && config.variance_freeze_step == kUnset &&
+         config.double_every == kUnset;
+}
+
+void complete(C& config) {
+  config.schedule = is_short(config) ? IntervalSchedule::kShort : IntervalSchedule::kPublished;
+  if (config.schedule == IntervalSchedule::kShort)
+    complete_short(config);
+  else
+    complete_published(config);
 }
 
 }  // namespace
