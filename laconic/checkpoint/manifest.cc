@@ -99,12 +99,6 @@ fs::path find_folder(const Places& places) {
   return {};
 }
 
-// Whether a resume must leave the field as it was.
-bool is_fixed(const std::string& field, const Method& method) {
-  const Option* option = method.find(field);
-  return option != nullptr && !option->may_change;
-}
-
 template <typename T>
 void check_equal(const Manifest& saved, const std::string& what, const T& there, const T& here,
                  const char* remedy) {
@@ -205,16 +199,21 @@ void check_same(const Manifest& saved, const SavedState& optimizer) {
   check_equal(saved, "algorithm", saved.algorithm, now.algorithm, "resume with the same optimizer");
   check_groups(saved, now);
   const Method& method = method_named(optimizer.config().algorithm);
+  std::vector<std::string> others;  // all of them: one may be the reason of the rest
   for (const auto& [field, here] : now.config) {
-    if (!is_fixed(field, method)) continue;
-    // An option that an earlier version did not have was at its default.
-    const auto there = saved.config.find(field);
     const Option* option = method.find(field);
-    const std::string before = there != saved.config.end() ? there->second
-                               : option != nullptr         ? option->default_text()
-                                                           : "(nothing)";
-    check_equal(saved, field, before, here, "resume with what was saved");
+    if (option == nullptr || option->may_change) continue;
+    // An option that an earlier version did not have was at its default. One that follows from
+    // others differs where they do.
+    const auto there = saved.config.find(field);
+    const std::string before = there != saved.config.end() ? there->second : option->default_text();
+    const bool follows = there == saved.config.end() && before == kDefaultText;
+    if (before != here && !follows)
+      others.push_back(fmt::format("{} = {} (here {})", field, before, here));
   }
+  if (!others.empty())
+    fail(Code::kInvalidArgument, "the checkpoint {} has {}: resume with what was saved",
+         saved.folder.string(), fmt::join(others, ", "));
 }
 
 }  // namespace laconic::inline checkpoint

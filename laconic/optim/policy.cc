@@ -15,7 +15,7 @@ bool VarianceSteps::contains(std::int64_t step) const noexcept {
   const std::int64_t after_first = step - 1;
   const auto whole = static_cast<std::uint64_t>(after_first / kappa_ + 1);
   const auto gap = static_cast<std::int64_t>(std::bit_floor(whole));
-  return (after_first - kappa_ * (gap - 1)) % gap == 0;
+  return ((after_first - kappa_ * (gap - 1)) & (gap - 1)) == 0;
 }
 
 std::int64_t VarianceSteps::count() const noexcept {

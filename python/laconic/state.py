@@ -211,13 +211,19 @@ def _check(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     method = next(one for one in _core.methods() if one["name"] == here["config"]["algorithm"])
     # What an option was before it existed.
     defaults = {one["name"]: one["default"] for one in method["options"] if not one["may_change"]}
-    fixed = {*defaults, "algorithm"}
+    fixed = set(defaults)
     if header["ranks"] == here["ranks"]:
         fixed.add("ranks_per_node")  # where the parts of the state lie
+    if (algorithm := header["config"].get("algorithm")) != method["name"]:
+        raise InvalidArgument(f"algorithm is {algorithm} in the state and {method['name']} here: resume with the same")
+    others = []  # all of them: one may be the reason of the rest
     for field in sorted(fixed):
         there, value = header["config"].get(field, defaults.get(field)), here["config"][field]
-        if there != value:
-            raise InvalidArgument(f"{field} is {there} in the state and {value} here: resuming would change results")
+        follows = field not in header["config"] and there == "default"  # from others, and differs where they do
+        if there != value and not follows:
+            others.append(f"{field} is {there} in the state and {value} here")
+    if others:
+        raise InvalidArgument("; ".join(others) + ": resuming would change results")
 
 
 def _check_tensors(parts: list[_Part], tensors: dict[str, Tensor]) -> None:

@@ -179,6 +179,11 @@ TEST(OtherRun, WhatChangesTheMathematicsIsRefusedWithBothValues) {
       {[](auto& o) { o.settings.algorithm = "birder"; }, {"zero-one-adam", "birder"}},
       {[](auto& o) { o.settings.variance_kappa = 8; }, {"variance_kappa", "16", "8"}},
       {[](auto& o) { o.settings.variance_freeze_step = 77; }, {"variance_freeze_step", "77"}},
+      {[](auto& o) {
+         o.settings.schedule = IntervalSchedule::kShort;
+         o.settings.beta2 = 0.95;
+       },
+       {"beta2 = default (here 0.95), schedule = default (here short)"}},
       {[](auto& o) { o.settings.beta1 = 0.5; }, {"beta1", "0.9", "0.5"}},
       {[](auto& o) { o.settings.seed = 3; }, {"seed", "3"}},
       {[](auto& o) { o.settings.bucket_elements = 64; }, {"bucket_elements", "64"}},

@@ -79,9 +79,9 @@ def test_state_that_does_not_fit_changes_nothing(rank, ranks):
     model = network()
     optimizer = makers()["zero-one-adam"](model.parameters())
     train(model, optimizer, 5, rank)
-    before = {name: value.clone() for name, value in optimizer.state_dict()["state"].items()}
 
-    def refused(match, saved):
+    def refused(match, saved, optimizer=optimizer):
+        before = {name: value.clone() for name, value in optimizer.state_dict()["state"].items()}
         with pytest.raises(laconic.InvalidArgument, match=match):
             optimizer.load_state_dict(saved)
         now = optimizer.state_dict()["state"]
@@ -89,6 +89,8 @@ def test_state_that_does_not_fit_changes_nothing(rank, ranks):
 
     refused(r"\(48, 16\) in the state and \(32, 16\) here", makers()["zero-one-adam"](network(width=48).parameters()).state_dict())
     refused("algorithm is adamw in the state", makers()["adamw"](network().parameters()).state_dict())
+    published = laconic.ZeroOneAdam(network().parameters(), total_steps=100, schedule="published").state_dict()
+    refused("beta2 is 0.999 in the state and 0.95 here.*schedule is published in the state and short here", published, laconic.ZeroOneAdam(network().parameters(), total_steps=100))
     refused("no state of a laconic optimizer", torch.optim.AdamW(network().parameters()).state_dict())
     refused("2 parameters, this optimizer has 6", laconic.AdamW(network()[0].parameters()).state_dict())
     saved = optimizer.state_dict()
