@@ -31,6 +31,9 @@ Learning rates: the same budget for every optimizer, three values each, one shor
 choose on a tenth of the training data that is held out (`data.validate_on=tuning`); the rates that models and methods come with were chosen before
 that, by the validation loss of such runs. A method's
 own rates are in its file under `laconic/optim/methods/`, those of each model in `app/training/tuned.cc`. Everything else is equal: data order, batch, schedule (5 % warm-up, cosine), no weight decay.
+
+`zero-one-adam` is 0/1 Adam with its default schedule in the frontiers, and with the published one in all other tables: they are older than
+[`schedule = short`](../design/0015-a-short-schedule-of-0-1-adam.md), the default of runs of up to 10,000 steps.
 """
 
 
