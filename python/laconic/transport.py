@@ -214,13 +214,14 @@ class Group:
 
     def _wait_until(self, work, deadline: float) -> None:
         while True:
+            over = work.is_completed()  # not afterwards: it may be over, and well, right after a wait gave up
             try:
                 work.wait(_LOOK)
                 return
             except RuntimeError as error:
                 if self._interrupts:
                     raise self._interrupts[0] from None
-                if work.is_completed() or time.monotonic() > deadline or self._others_gave_up():
+                if over or time.monotonic() > deadline or self._others_gave_up():
                     raise self._diagnosis(error) from error
                 if self._closed.is_set():
                     raise Error("transport", "the optimizer was dropped in the middle of an exchange") from None

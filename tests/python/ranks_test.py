@@ -405,3 +405,29 @@ def test_every_step_proves_that_replicas_are_equal(rank, ranks):
     with pytest.raises(laconic.Error, match="replicas differ after step 4.*rank\\(s\\) 1") as raised:
         train(model, optimizer, 1, rank, 4)
     assert raised.value.code == "replicas differ"
+
+
+@over(2)
+def test_an_exchange_that_is_over_right_after_a_look_has_not_failed(rank, ranks):
+    """Waits look up every second, and torch ends each look with an error."""
+    from laconic.transport import connect
+
+    class Work:
+        def __init__(self, fails):
+            self.fails, self.looks = fails, 0
+
+        def is_completed(self):
+            return self.looks > 0
+
+        def wait(self, timeout):
+            self.looks += 1
+            if self.fails or self.looks == 1:
+                raise RuntimeError("broken pipe" if self.fails and self.looks > 1 else "Operation timed out!")
+
+    _, group = connect()
+    late, broken = Work(fails=False), Work(fails=True)
+    group._wait(late)
+    assert late.looks == 2
+    with pytest.raises(laconic.Error, match="broken pipe"):
+        group._wait(broken)
+    group.close()
