@@ -198,27 +198,40 @@ def birder_forms(commands):
     return rows
 
 
-def medians(folder):
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()][3:]
-    return {name: statistics.median(line[name] for line in lines) for name in ("step_seconds", "exposed_seconds")}
-
-
-def overlap(commands):
-    """A model of 8 buckets and more, at the rate where its dense exchange takes as long as backward."""
-    options = f"{LACONIC} train --task text --data generated --model gpt2-mini --optimizer adamw --ranks 2 --batch 16 --steps 15 --set run.validation_examples=16 --set optimizer.bucket_elements=65536"
-    out = RUNS / "overlap"
-    run(commands, f"{options} --out {out}/free --overwrite")
+def overlap(commands, steps=25):
+    """A model of 8 buckets and more, at the rate where its dense exchange takes as long as backward: what stays of it after the last rank's backward."""
+    options = (f"{LACONIC} train --task text --data generated --model gpt2-mini --optimizer adamw --ranks 2 --batch 16 --steps {steps} "
+               "--set run.validation_examples=16 --set optimizer.bucket_elements=65536")
+    out = folder("overlap")
+    run(commands, f"{options} --trace {out}/free.json --out {out}/free --overwrite")
     summary = json.loads((out / "free/summary.json").read_text())
-    free = medians(out / "free")
-    backward = (free["step_seconds"] - free["exposed_seconds"]) * 2 / 3
+    free = backward_and_rest(out / "free.json", steps)
     sent = summary["bytes_sent_per_rank"] / summary["steps"]
-    rate = int(sent * 8 / backward / 1e6)
-    run(commands, f"{options} --emulate {rate}mbit --out {out}/slow --overwrite")
-    slow = medians(out / "slow")
+    rate = int(sent * 8 / free["backward"] / 1e6)
+    run(commands, f"{options} --emulate {rate}mbit --trace {out}/slow.json --out {out}/slow --overwrite")
+    slow = backward_and_rest(out / "slow.json", steps)
     exchange = sent * 8 / (rate * 1e6)
-    return [{"buckets": -(-summary["parameters"] // 65536), "rate_mbit": rate, "backward_seconds": backward, "exchange_seconds": exchange,
-             "exposed_seconds": slow["exposed_seconds"], "exposed_share": slow["exposed_seconds"] / exchange,
-             "step_seconds": slow["step_seconds"], "step_seconds_without_network": free["step_seconds"]}]
+    return [{"buckets": -(-summary["parameters"] // 65536), "rate_mbit": rate, "backward_seconds": slow["backward"], "exchange_seconds": exchange,
+             "first_bucket_seconds": slow["first"], "exposed_seconds": slow["rest"], "exposed_share": slow["rest"] / exchange,
+             "step_seconds": slow["step"], "step_seconds_without_network": free["step"]}]
+
+
+def backward_and_rest(trace, steps):
+    """Medians over the steps of both ranks' time lines: a phase begins and ends with the last rank. `first`: until the first bucket is complete."""
+    ranks = [json.loads(path.read_text())["traceEvents"] for path in (trace, trace.with_suffix(".rank1.json"))]
+    found = {"backward": [], "first": [], "rest": [], "step": []}
+    for step in range(WARM + 1, steps + 1):
+        spans = [[one for one in rank if one["ph"] == "X" and one["args"]["step"] == step] for rank in ranks]
+
+        def last(pick, name, spans=spans):
+            return max(pick(one["ts"] + one["dur"] for one in rank if one["name"] == name) for rank in spans) / 1e6
+
+        began, first, ended, over = last(max, "forward"), last(min, "backward"), last(max, "backward"), last(max, "step waits")
+        found["backward"].append(ended - began)
+        found["first"].append(first - began)
+        found["rest"].append(over - ended)
+        found["step"].append(over - min(one["ts"] for rank in spans for one in rank) / 1e6)
+    return {name: statistics.median(values) for name, values in found.items()}
 
 
 def gpt2(commands, steps=12):

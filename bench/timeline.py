@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RECORD, PICTURE = ROOT / "bench/results/timeline.json", ROOT / "docs/timeline.svg"
 WIDTH, LEFT, TOP, ROW, BAR = 860, 150, 74, 22, 16
-FILLS = {"backward": "#8a8f98", "step waits": "#d1495b", "encode": "#2f6db5", "combine": "#6aa5e3", "decode": "#1b998b", "share": "#6aa5e3", "wire": "#e3b23c"}
+FILLS = {"forward": "#c9ced6", "backward": "#8a8f98", "step waits": "#d1495b", "encode": "#2f6db5", "combine": "#6aa5e3", "decode": "#1b998b", "share": "#6aa5e3", "wire": "#e3b23c"}
 INK, FAINT = "#1f2328", "#d0d7de"
 
 
@@ -35,7 +35,7 @@ def picture(record):
     length = max(one["end"] for one in spans)
     scale = (WIDTH - LEFT - 20) / length
     height = TOP + ROW * len(rows) + 62
-    names = {0: "backward", 1: "encode, decode"}
+    names = {0: "forward, backward", 1: "encode, decode"}
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
         'font-family="-apple-system, Segoe UI, Helvetica, Arial, sans-serif" role="img">',
@@ -75,7 +75,7 @@ def main():
         waited = sum(one["end"] - one["begin"] for one in found if one["name"] == "step waits")
         RECORD.write_text(json.dumps({
             **record.facts(), "step": int(step), "title": f"One step in {buckets} buckets: exchanges run under backward",
-            "subtitle": f"Rank 0 of 2, emulated network; the first bucket's backward has the forward pass before it; step() waits {waited:.1f} ms. Written from bench/results/timeline.json.",
+            "subtitle": f"Rank 0 of 2, emulated network; step() waits {waited:.1f} ms. Written from bench/results/timeline.json.",
             "runs": [{"command": command, "rows": found}]}, indent=1) + "\n")
     PICTURE.write_text(picture(json.loads(RECORD.read_text())))
     print(PICTURE.relative_to(ROOT))

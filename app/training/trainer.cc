@@ -181,6 +181,7 @@ class Rank {
       const auto& shape = run_.data->shape();
       const auto inputs = models::inputs_of(batch_, shape).to(model_->device());
       const auto one = models::loss_of(model_->forward(inputs), models::targets_of(batch_, shape));
+      optimizer().note("forward");
       one.backward();
       loss += one.item<double>() / config_.accumulate;
     }

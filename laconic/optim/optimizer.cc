@@ -289,6 +289,7 @@ class FlatOptimizer final : public Optimizer {
   std::int64_t steps_taken() const noexcept override { return record_.stats.step; }
   const Totals& totals() const noexcept override { return record_.totals; }
   void trace(bool on) override { on ? timeline_.start() : timeline_.stop(); }
+  void note(const char* what) override { note_backward(what, -1); }
   std::string traced() const override { return timeline_.json(transport_.rank()); }
 
   std::string describe() const override {

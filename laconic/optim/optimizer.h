@@ -197,6 +197,9 @@ class Telemetry {
   // From now on (true) notes when buckets were computed, encoded, sent and decoded, and when step()
   // waited; at most a million spans. What was noted before is dropped. Between steps.
   virtual void trace(bool on) = 0;
+  // In a trace, the caller spent the time since begin(), or since its last note, on `what`, a
+  // literal: "forward", before the backward pass begins.
+  virtual void note(const char* what) = 0;
   // What was noted, as Chrome's trace format (chrome://tracing, ui.perfetto.dev) has it.
   virtual std::string traced() const = 0;
   // What really runs: "adamw, 1000 parameters in 1 bucket(s), …".

@@ -153,7 +153,8 @@ class Training(Command):
             self.assertGreater(len(buckets), 2)
             for kind in ("backward", "combine", "decode", "wire"):
                 self.assertLessEqual(buckets, {one["args"]["bucket"] for one in spans if one["name"] == kind}, kind)
-            self.assertEqual(sum(one["name"] == "step waits" for one in spans), 4)
+            for once in ("forward", "step waits"):
+                self.assertEqual(sum(one["name"] == once for one in spans), 4)
             self.assertTrue(all(one["dur"] >= 0 for one in spans))
 
     def test_a_model_starts_from_another(self):

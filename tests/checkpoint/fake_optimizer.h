@@ -55,6 +55,7 @@ class FakeOptimizer : public Optimizer {
   const StepStats& stats() const noexcept override { return stats_; }
   const Totals& totals() const noexcept override { return totals_; }
   void trace(bool) override {}
+  void note(const char*) override {}
   std::string traced() const override { return "[]"; }
   std::string describe() const override { return "a fake"; }
 
