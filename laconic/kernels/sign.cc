@@ -1,5 +1,6 @@
 #include "laconic/kernels/sign.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -55,7 +56,6 @@ HWY_INLINE void code_as(const float* p, const float* live, std::size_t count, fl
     const auto coded = hn::CopySignToAbs(hn::Abs(hn::Set(d, scale)), value);
     auto residual = hn::Sub(value, coded);
     if constexpr (kGain) residual = hn::Mul(residual, hn::Set(d, gain));
-    prefetch_ahead(e, i);
     hn::StoreU(only_live<kMasked>(d, live, i, residual), d, e + i);
     // Dead elements are +0 where `measure` made p, but a caller's own p may hold anything there.
     store_bits(d, sign_mask(d, only_live<kMasked>(d, live, i, value)), bits, i);
@@ -166,50 +166,136 @@ HWY_INLINE void signed_scales(const Coded& coded, std::size_t i, const Take& tak
 #endif
 }
 
-// Several vectors at a time hide the latency of the additions over ranks, whose order is fixed, and
-// share what is fetched of a rank.
-template <Norm kNorm, bool kMasked>
+#if HWY_TARGET != HWY_SCALAR
+// What the bits of up to four ranks add up to, in their order, times `factor`: a sum has 16 values in
+// a block, whose bytes are looked up 16, 32 or 64 at a time.
+template <int kCodes>
+class SumTable {
+ public:
+  SumTable(const Coded* coded, float factor) : coded_(coded) {
+    for (unsigned index = 0; index < 16; ++index) {
+      float total = 0;
+      for (int r = 0; r < kCodes; ++r) {
+        const float value = std::copysign(coded[r].scale, index >> r & 1 ? -1.0F : 1.0F);
+        total = r == 0 ? value : total + value;
+      }
+      const auto bits = std::bit_cast<std::uint32_t>(total * factor);
+      for (int k = 0; k < 4; ++k) byte_[k][index] = static_cast<std::uint8_t>(bits >> (8 * k));
+    }
+    // Interleaving works inside blocks of 16 bytes: a lane of bytes stands for the element that
+    // comes out in order.
+    for (std::size_t j = 0; j < 4 * kWidth; ++j) {
+      const std::size_t block = j / 16, k = j % 16, element = k / 4 * kWidth + block * 4 + k % 4;
+      source_[j] = static_cast<std::uint8_t>(element / 8);
+      bit_[j] = static_cast<std::uint8_t>(1U << (element % 8));
+    }
+  }
+
+  // Of elements i to i + 4 * kWidth, as take(number, vector).
+  template <class Take>
+  HWY_INLINE void at(std::size_t i, const Take& take) const {
+    const hn::Repartition<std::uint8_t, Full> du8;
+    const hn::Repartition<std::uint16_t, Full> du16;
+    using Word = std::conditional_t<
+        kWidth == 16, std::uint64_t,
+        std::conditional_t<kWidth == 8, std::uint32_t, std::uint16_t>>;  // a bit for each element
+    const hn::Repartition<Word, Full> dw;
+    const Full d;
+    const auto source = hn::Load(du8, source_), bit = hn::Load(du8, bit_);
+    auto index = hn::Zero(du8);
+    for (int r = 0; r < kCodes; ++r) {
+      Word word;
+      std::memcpy(&word, coded_[r].bits + i / 8, sizeof word);
+      const auto bytes = hn::TableLookupBytes(hn::BitCast(du8, hn::Set(dw, word)), source);
+      const auto set = hn::TestBit(bytes, bit);
+      index =
+          hn::Or(index, hn::IfThenElseZero(set, hn::Set(du8, static_cast<std::uint8_t>(1U << r))));
+    }
+    const auto plane = [&](int k) HWY_ATTR {
+      return hn::TableLookupBytes(hn::LoadDup128(du8, byte_[k]), index);
+    };
+    const auto b0 = plane(0), b1 = plane(1), b2 = plane(2), b3 = plane(3);
+    const auto low01 = hn::BitCast(du16, hn::InterleaveLower(du8, b0, b1));
+    const auto low23 = hn::BitCast(du16, hn::InterleaveLower(du8, b2, b3));
+    const auto high01 = hn::BitCast(du16, hn::InterleaveUpper(du8, b0, b1));
+    const auto high23 = hn::BitCast(du16, hn::InterleaveUpper(du8, b2, b3));
+    take(0, hn::BitCast(d, hn::InterleaveLower(du16, low01, low23)));
+    take(1, hn::BitCast(d, hn::InterleaveUpper(du16, low01, low23)));
+    take(2, hn::BitCast(d, hn::InterleaveLower(du16, high01, high23)));
+    take(3, hn::BitCast(d, hn::InterleaveUpper(du16, high01, high23)));
+  }
+
+ private:
+  const Coded* coded_;
+  alignas(16) std::uint8_t byte_[4][16];
+  alignas(64) std::uint8_t source_[64], bit_[64];
+};
+#endif
+
+// kCodes of the ranks by a table; kMore: the others are added one by one. The residual of the next
+// block is asked for here, where there is more to compute per element than in `code`.
+template <Norm kNorm, bool kMasked, int kCodes, bool kMore>
 HWY_INLINE void serve_as(const Coded* coded, int codes, float factor, const float* e,
                          const float* live, std::size_t count, float* q, Lanes& lanes) {
-  const auto finish = [=](auto d, std::size_t i, auto sum) HWY_ATTR {
-    const auto value = only_live<kMasked>(
-        d, live, i, hn::Add(hn::Mul(sum, hn::Set(d, factor)), hn::LoadU(d, e + i)));
+  const auto finish = [=](auto d, std::size_t i, auto mean) HWY_ATTR {
+    const auto value = only_live<kMasked>(d, live, i, hn::Add(mean, hn::LoadU(d, e + i)));
     hn::StoreU(value, d, q + i);
     return magnitude<kNorm>(value);
   };
+  std::size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
   const Full d;
   constexpr std::size_t kVectors = 16 / kWidth;
-  constexpr std::size_t kAtOnce = HWY_MAX(kVectors, kWidth == 8 ? 8 : 4);  // whole rounds of lanes
+  const SumTable<kCodes> table(coded, kMore ? 1.0F : factor);
   Vector sums[kVectors];
   for (std::size_t k = 0; k < kVectors; ++k) sums[k] = hn::Load(d, lanes.lane + k * kWidth);
-  std::size_t i = 0;
-  for (; i + kAtOnce * kWidth <= count; i += kAtOnce * kWidth) {
-    Vector total[kAtOnce];
-    signed_scales<kAtOnce>(coded[0], i,
-                           [&](std::size_t k, Vector value) HWY_ATTR { total[k] = value; });
-    for (int r = 1; r < codes; ++r)
-      signed_scales<kAtOnce>(coded[r], i, [&](std::size_t k, Vector value) HWY_ATTR {
+  for (; i + 4 * kWidth <= count; i += 4 * kWidth) {
+    Vector total[4];
+    for (std::size_t k = 0; k < 4 * kWidth; k += 16) prefetch_ahead(e, i + k);
+    table.at(i, [&](std::size_t k, Vector value) HWY_ATTR { total[k] = value; });
+    for (int r = kCodes; kMore && r < codes; ++r)
+      signed_scales<4>(coded[r], i, [&](std::size_t k, Vector value) HWY_ATTR {
         total[k] = hn::Add(total[k], value);
       });
-    for (std::size_t k = 0; k < kAtOnce; ++k)
+    for (std::size_t k = 0; k < 4; ++k) {
+      if constexpr (kMore) total[k] = hn::Mul(total[k], hn::Set(d, factor));
       sums[k % kVectors] = hn::Add(sums[k % kVectors], finish(d, i + k * kWidth, total[k]));
+    }
   }
   for (std::size_t k = 0; k < kVectors; ++k) hn::Store(sums[k], d, lanes.lane + k * kWidth);
+#endif
   for (; i < count; ++i) {
     auto total = signed_scale(One(), coded[0], i);
     for (int r = 1; r < codes; ++r) total = hn::Add(total, signed_scale(One(), coded[r], i));
-    lanes.lane[i % 16] += hn::GetLane(finish(One(), i, total));
+    lanes.lane[i % 16] += hn::GetLane(finish(One(), i, hn::Mul(total, hn::Set(One(), factor))));
+  }
+}
+
+template <Norm kNorm, bool kMasked>
+HWY_INLINE void serve_codes(const Coded* coded, int codes, float factor, const float* e,
+                            const float* live, std::size_t count, float* q, Lanes& lanes) {
+  switch (codes) {
+    case 1:
+      return serve_as<kNorm, kMasked, 1, false>(coded, codes, factor, e, live, count, q, lanes);
+    case 2:
+      return serve_as<kNorm, kMasked, 2, false>(coded, codes, factor, e, live, count, q, lanes);
+    case 3:
+      return serve_as<kNorm, kMasked, 3, false>(coded, codes, factor, e, live, count, q, lanes);
+    case 4:
+      return serve_as<kNorm, kMasked, 4, false>(coded, codes, factor, e, live, count, q, lanes);
+    default:
+      return serve_as<kNorm, kMasked, 4, true>(coded, codes, factor, e, live, count, q, lanes);
   }
 }
 
 void Serve(const Coded* coded, int codes, float factor, const float* e, const float* live,
            std::size_t count, Norm norm, float* q, Lanes& lanes) {
   if (norm == Norm::kL2)
-    live ? serve_as<Norm::kL2, true>(coded, codes, factor, e, live, count, q, lanes)
-         : serve_as<Norm::kL2, false>(coded, codes, factor, e, live, count, q, lanes);
+    live ? serve_codes<Norm::kL2, true>(coded, codes, factor, e, live, count, q, lanes)
+         : serve_codes<Norm::kL2, false>(coded, codes, factor, e, live, count, q, lanes);
   else
-    live ? serve_as<Norm::kL1, true>(coded, codes, factor, e, live, count, q, lanes)
-         : serve_as<Norm::kL1, false>(coded, codes, factor, e, live, count, q, lanes);
+    live ? serve_codes<Norm::kL1, true>(coded, codes, factor, e, live, count, q, lanes)
+         : serve_codes<Norm::kL1, false>(coded, codes, factor, e, live, count, q, lanes);
 }
 
 void Decode(Coded coded, std::size_t count, float* out) {
