@@ -16,6 +16,8 @@ ARMS = ("adamw,adamw:codec=int8/int4,adamw:codec=int4:feedback=ema,"
 # Of a model for which all of these would take days.
 FEW = ("adamw,adamw:codec=int4,one-bit-adam,one-bit-adam:dense_codec=int4,one-bit-adam:freeze_step=auto,zero-one-adam,zero-one-adam:dense_codec=int8,"
        "zero-one-adam:schedule=published,birder,local-adamw:codec=int4:every=4/16")
+# Of a run in which exact rounds and few updates of v weigh most.
+SHORT = "adamw,one-bit-adam,zero-one-adam,zero-one-adam:schedule=published,birder"
 SMALL = "--model gpt2-mini --set model.depth=2 --set model.width=64 --set data.context=64"
 NETWORK = "100mbit,1ms"
 FIELDS = ("optimizer", "lr", "tuning", "final_loss_mean", "final_loss_spread", "final_metric_mean", "final_metric_spread", "metric",
@@ -47,6 +49,10 @@ def studies(tools):
         options = f"--task text --data {tools.data('shakespeare.txt')} --model gpt2-mini --set data.context=64 --ranks 2 --threads 1 --batch 4"
         return compare(tools, commands, "frontier_text", options, FEW, 5000, 200)
 
+    def text_500(commands):
+        options = f"--task text --data {tools.data('shakespeare.txt')} {SMALL} --ranks 2 --threads 1 --batch 8"
+        return compare(tools, commands, "text_500", options, SHORT, 500, 150)
+
     def fashion(commands):
         options = "--task fashion-mnist --model resnet8 --set model.width=16 --ranks 2 --threads 1 --batch 32"
         return compare(tools, commands, "frontier_fashion", options, FEW, 4000, 300)
@@ -60,7 +66,7 @@ def studies(tools):
                             f"--set run.validate_every=100000 --out {start} --overwrite", done=(start / "summary.json").exists())
         return compare(tools, commands, "frontier_bert", f"--task sst2 --data {tools.data('sst2')} {common} --init {start}/model.safetensors", FEW, 1000, 150)
 
-    return {"frontier_text_small": text_small, "frontier_text": text, "frontier_fashion": fashion, "frontier_bert": bert,
+    return {"frontier_text_small": text_small, "frontier_text": text, "frontier_fashion": fashion, "frontier_bert": bert, "text_500": text_500,
             "ranks": lambda commands: ranks(tools, commands)}
 
 

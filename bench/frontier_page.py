@@ -46,6 +46,16 @@ def section(name):
     return body
 
 
+def short(rows, table):
+    """A run too short for a frontier: against AdamW, each at its own best rate."""
+    good = finite(rows)
+    base = good[0]
+    lines = [[row["optimizer"].replace(":", " "), tuning_text(row), f"{row['final_loss_mean']:.4f} ± {row['final_loss_spread']:.4f}", "" if row is base else far(row, base),
+              f"{row['bits_per_parameter_per_step']:.3f}"] for row in good]
+    return (f"{base['parameters']:,} parameters, {base['ranks']} ranks, {base['steps']:,} steps, {base['seeds']} seeds; rates as in the frontiers, of {base['tuning']['steps']} steps each.\n\n"
+            + table(["arm", "lr", "validation loss", "against adamw", "bits/parameter/step"], lines))
+
+
 def charts(records, docs):
     """{path: SVG} of the frontiers that are recorded."""
     found = {}

@@ -32,7 +32,7 @@ choose on a tenth of the training data that is held out (`data.validate_on=tunin
 that, by the validation loss of such runs. A method's
 own rates are in its file under `laconic/optim/methods/`, those of each model in `app/training/tuned.cc`. Everything else is equal: data order, batch, schedule (5 % warm-up, cosine), no weight decay.
 
-`zero-one-adam` is 0/1 Adam with its default schedule in the frontiers, and with the published one in all other tables: they are older than
+`zero-one-adam` is 0/1 Adam with its default schedule in the frontiers and in the run of 500 steps, and with the published one in all other tables: they are older than
 [`schedule = short`](../design/0015-a-short-schedule-of-0-1-adam.md), the default of runs of up to 10,000 steps.
 """
 
@@ -324,6 +324,7 @@ SECTIONS = (
     ("counters", "Bytes by the counters of network devices", counters),
     ("papers", "Against the papers", against_papers),
     *((name, f"Frontier: {title}", with_table(frontier_page.section(name))) for name, (_, title) in frontier_page.TASKS.items()),
+    ("text_500", "Character GPT in 500 steps", with_table(frontier_page.short)),
     ("ranks", "From 1 to 32 ranks", with_table(frontier_page.ranks)),
 )
 
