@@ -41,17 +41,15 @@ def compare(tools, commands, study, options, arms, steps, tune):
 
 def studies(tools):
     """{name: study} of this file. `tools` is studies.py, which has how commands are run."""
-    def text_small(commands):
-        options = f"--task text --data {tools.data('shakespeare.txt')} {SMALL} --ranks 2 --threads 1 --batch 8"
-        return compare(tools, commands, "frontier_text_small", options, ARMS, 5000, 300)
+    def small(study, arms, steps, tune):
+        def text(commands):
+            options = f"--task text --data {tools.data('shakespeare.txt')} {SMALL} --ranks 2 --threads 1 --batch 8"
+            return compare(tools, commands, study, options, arms, steps, tune)
+        return text
 
     def text(commands):
         options = f"--task text --data {tools.data('shakespeare.txt')} --model gpt2-mini --set data.context=64 --ranks 2 --threads 1 --batch 4"
         return compare(tools, commands, "frontier_text", options, FEW, 5000, 200)
-
-    def text_500(commands):
-        options = f"--task text --data {tools.data('shakespeare.txt')} {SMALL} --ranks 2 --threads 1 --batch 8"
-        return compare(tools, commands, "text_500", options, SHORT, 500, 150)
 
     def fashion(commands):
         options = "--task fashion-mnist --model resnet8 --set model.width=16 --ranks 2 --threads 1 --batch 32"
@@ -66,8 +64,8 @@ def studies(tools):
                             f"--set run.validate_every=100000 --out {start} --overwrite", done=(start / "summary.json").exists())
         return compare(tools, commands, "frontier_bert", f"--task sst2 --data {tools.data('sst2')} {common} --init {start}/model.safetensors", FEW, 1000, 150)
 
-    return {"frontier_text_small": text_small, "frontier_text": text, "frontier_fashion": fashion, "frontier_bert": bert, "text_500": text_500,
-            "ranks": lambda commands: ranks(tools, commands)}
+    return {"frontier_text_small": small("frontier_text_small", ARMS, 5000, 300), "frontier_text": text, "frontier_fashion": fashion, "frontier_bert": bert,
+            "text_500": small("text_500", SHORT, 500, 150), "ranks": lambda commands: ranks(tools, commands)}
 
 
 def predicted_variance(arm, ranks):

@@ -28,14 +28,18 @@ def tuning_text(row):
     return f"{row['lr']:g} (of {len(tuning['tried'])})" if tuning else f"{row['lr']:g}"
 
 
+def score(row, base):
+    """The first cells of an arm's line: its name, rate and loss, and that against AdamW's."""
+    return [row["optimizer"].replace(":", " "), tuning_text(row), f"{row['final_loss_mean']:.4f} ± {row['final_loss_spread']:.4f}", "" if row is base else far(row, base)]
+
+
 def section(name):
     """A function of the rows of the record `name`, as SECTIONS wants it. `table` writes a table."""
     def body(rows, table):
         good = finite(rows)
         base = good[0]
         accuracy = base["metric"] == "accuracy"
-        lines = [[row["optimizer"].replace(":", " "), tuning_text(row), f"{row['final_loss_mean']:.4f} ± {row['final_loss_spread']:.4f}", "" if row is base else far(row, base),
-                  f"{100 * row['final_metric_mean']:.2f} ± {100 * row['final_metric_spread']:.2f}" if accuracy else f"{row['final_metric_mean']:.3f} ± {row['final_metric_spread']:.3f}",
+        lines = [[*score(row, base), f"{100 * row['final_metric_mean']:.2f} ± {100 * row['final_metric_spread']:.2f}" if accuracy else f"{row['final_metric_mean']:.3f} ± {row['final_metric_spread']:.3f}",
                   f"{row['bits_per_parameter_per_step']:.3f}", row["rounds"], f"{row['network_seconds']:.0f} s", ", ".join(row["frontier"])] for row in good]
         budget = f" Rates: for each arm three, or up to five where the best was at an end, of {base['tuning']['steps']} steps each, chosen on a tenth of the training data that was held out." if base.get("tuning") else ""
         lost = "".join(f" {row['optimizer']} diverged." for row in rows if row.get("diverged"))
@@ -50,8 +54,7 @@ def short(rows, table):
     """A run too short for a frontier: against AdamW, each at its own best rate."""
     good = finite(rows)
     base = good[0]
-    lines = [[row["optimizer"].replace(":", " "), tuning_text(row), f"{row['final_loss_mean']:.4f} ± {row['final_loss_spread']:.4f}", "" if row is base else far(row, base),
-              f"{row['bits_per_parameter_per_step']:.3f}"] for row in good]
+    lines = [[*score(row, base), f"{row['bits_per_parameter_per_step']:.3f}"] for row in good]
     return (f"{base['parameters']:,} parameters, {base['ranks']} ranks, {base['steps']:,} steps, {base['seeds']} seeds; rates as in the frontiers, of {base['tuning']['steps']} steps each.\n\n"
             + table(["arm", "lr", "validation loss", "against adamw", "bits/parameter/step"], lines))
 

@@ -171,6 +171,19 @@ HWY_INLINE void signed_scales(const Coded& coded, std::size_t i, const Take& tak
 // a block, whose bytes are looked up 16, 32 or 64 at a time.
 template <int kCodes>
 class SumTable {
+  // Where a lane of bytes finds its bit. Interleaving works inside blocks of 16 bytes: a lane stands
+  // for the element that comes out in order.
+  struct Places {
+    constexpr Places() {
+      for (std::size_t j = 0; j < 4 * kWidth; ++j) {
+        const std::size_t block = j / 16, k = j % 16, element = k / 4 * kWidth + block * 4 + k % 4;
+        source[j] = static_cast<std::uint8_t>(element / 8);
+        bit[j] = static_cast<std::uint8_t>(1U << (element % 8));
+      }
+    }
+    alignas(64) std::uint8_t source[64] = {}, bit[64] = {};
+  };
+
  public:
   SumTable(const Coded* coded, float factor) : coded_(coded) {
     for (unsigned index = 0; index < 16; ++index) {
@@ -181,13 +194,6 @@ class SumTable {
       }
       const auto bits = std::bit_cast<std::uint32_t>(total * factor);
       for (int k = 0; k < 4; ++k) byte_[k][index] = static_cast<std::uint8_t>(bits >> (8 * k));
-    }
-    // Interleaving works inside blocks of 16 bytes: a lane of bytes stands for the element that
-    // comes out in order.
-    for (std::size_t j = 0; j < 4 * kWidth; ++j) {
-      const std::size_t block = j / 16, k = j % 16, element = k / 4 * kWidth + block * 4 + k % 4;
-      source_[j] = static_cast<std::uint8_t>(element / 8);
-      bit_[j] = static_cast<std::uint8_t>(1U << (element % 8));
     }
   }
 
@@ -201,7 +207,8 @@ class SumTable {
         std::conditional_t<kWidth == 8, std::uint32_t, std::uint16_t>>;  // a bit for each element
     const hn::Repartition<Word, Full> dw;
     const Full d;
-    const auto source = hn::Load(du8, source_), bit = hn::Load(du8, bit_);
+    static constexpr Places kPlaces;
+    const auto source = hn::Load(du8, kPlaces.source), bit = hn::Load(du8, kPlaces.bit);
     auto index = hn::Zero(du8);
     for (int r = 0; r < kCodes; ++r) {
       Word word;
@@ -228,7 +235,6 @@ class SumTable {
  private:
   const Coded* coded_;
   alignas(16) std::uint8_t byte_[4][16];
-  alignas(64) std::uint8_t source_[64], bit_[64];
 };
 #endif
 
