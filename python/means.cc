@@ -113,8 +113,14 @@ class OneMean {
 
   // Memory of the host, or through a copy on a device that has its own.
   void reduce(Floats values) {
-    if (device_->is_host() || values.size() != copy_.size())  // the latter is refused
-      return mean_->reduce(span_of(values));
+    if (device_->is_host() || values.size() != copy_.size()) {  // the latter is refused
+      try {
+        return mean_->reduce(span_of(values));
+      } catch (...) {
+        new Floats(values);  // for good: another rank may still write to it
+        throw;
+      }
+    }
     device_->follow_caller(nullptr);
     device_->release();
     device_->bring(values.data(), copy_.data(), copy_.span().size_bytes());

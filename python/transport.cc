@@ -55,7 +55,8 @@ void PythonTransport::post(const Exchange& exchange, std::span<const std::byte> 
   const std::size_t block = block_bytes(exchange, in.size(), size());
   with_interpreter([&] {
     post_(static_cast<int>(exchange.kind), exchange.root,
-          reinterpret_cast<std::uintptr_t>(in.data()), in.size());
+          reinterpret_cast<std::uintptr_t>(in.data()), in.size(),
+          reinterpret_cast<std::uintptr_t>(exchange.into));
   });
   posted_[flight_.posted++ % kSlots] = {exchange.kind, block};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "laconic/collective/coder.h"
+#include "laconic/collective/in_place.h"
 #include "laconic/collective/layout.h"
 #include "laconic/collective/pipeline.h"
 #include "laconic/collective/single_round.h"
@@ -158,8 +159,8 @@ std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, De
   if (!wrong.empty()) throw Error(Code::kInvalidArgument, wrong);
   if (draws(config) && config.form == RandomForm::kSingleRound)
     return std::make_unique<SingleRound>(config, nodes, device);
-  if (config.codec == "fp32" && codec_down_of(config) == "fp32" && nodes.world->size() == 1)
-    return std::make_unique<Alone>(config, device);
+  const bool plain = config.codec == "fp32" && codec_down_of(config) == "fp32";
+  if (plain && nodes.world->size() == 1) return std::make_unique<Alone>(config, device);
   const Layout layout =
       layout_of(config, nodes.per_node, nodes.nodes, nodes.world->useful_slices());
   const Range shard = layout.shard(nodes.local), chunk = layout.chunk(nodes.local, nodes.node);
@@ -173,7 +174,11 @@ std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, De
   const auto make = draws(config)   ? make_random_sign_coder
                     : votes(config) ? make_vote_coder
                                     : make_feedback_coder;
-  return std::make_unique<Pipeline>(config.elements, nodes, layout, make(config, place, device));
+  auto pipeline =
+      std::make_unique<Pipeline>(config.elements, nodes, layout, make(config, place, device));
+  if (plain && nodes.per_node == 1 && device.is_host() && config.pending.empty())
+    return std::make_unique<InPlace>(std::move(pipeline), nodes, device);
+  return pipeline;
 }
 
 void Mean::reduce(std::span<float> values) {

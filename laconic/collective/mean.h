@@ -94,7 +94,8 @@ class Mean {
  public:
   virtual ~Mean() = default;
   virtual void exchange(const Source& source, const Sink& sink, const Round& round) = 0;
-  // In place. Values that are not finite count as 0 with lossy codecs, block by block.
+  // In place. Values that are not finite count as 0 with lossy codecs, block by block. If it throws,
+  // other ranks may read and write `values` until the transport is gone.
   void reduce(std::span<float> values);
 
   virtual std::vector<State> state() = 0;

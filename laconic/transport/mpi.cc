@@ -100,7 +100,7 @@ class Mpi final : public Transport {
     const std::size_t block = block_bytes(exchange, in.size(), size_);
     guarded([&] {
       const std::size_t stride = (block + 63) / 64 * 64;
-      Slot& slot = free_slot(stride * peers_from(exchange));
+      Slot& slot = free_slot(exchange.into ? 0 : stride * peers_from(exchange));
       slot.exchange = exchange;
       slot.number = flight_.posted;
       slot.in = in.data();
@@ -186,6 +186,7 @@ class Mpi final : public Transport {
   }
 
   std::byte* place_of(const Slot& slot, int peer) const {
+    if (slot.exchange.into) return slot.exchange.into + slot.block * static_cast<std::size_t>(peer);
     const int at = slot.exchange.kind == Kind::kBroadcast ? 0 : (peer - rank_ - 1 + size_) % size_;
     return slot.received.data() + static_cast<std::size_t>(at) * slot.stride;
   }

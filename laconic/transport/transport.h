@@ -21,6 +21,10 @@ struct Exchange {
   int root = 0;  // kBroadcast only
   bool continues =
       false;  // a further slice of the collective posted before: costs bytes, but no round
+  // kAllGather: where the caller would have the blocks, one after the other, its own among them
+  // already (that is `in`); null: anywhere. An engine that cannot put them there need not. Stays the
+  // caller's until the exchange retires or, if that throws, until the transport is gone.
+  std::byte* into = nullptr;
 };
 
 // The blocks that arrived, one per rank, of equal size. Views of the transport's memory, or of the

@@ -103,7 +103,8 @@ class Group:
 
     # What the core calls.
 
-    def post(self, kind: int, root: int, address: int, size: int) -> None:
+    def post(self, kind: int, root: int, address: int, size: int, into: int = 0) -> None:
+        """`into`: where the blocks of an all-gather are to lie, the own one among them already; 0: anywhere."""
         self.check()
         given = self._view(address, size)
         if kind == BROADCAST:
@@ -112,7 +113,7 @@ class Group:
             self._flight.append((work, out, None, self.rank == root, out.data_ptr(), 0))
             return
         if self.size == 2 and size:
-            self._flight.append(self._post_to_other(kind, address, size))
+            self._flight.append(self._post_to_other(kind, address, size, into))
             return
         out = self._take(size if kind == ALL_TO_ALL else size * self.size)
         if kind == ALL_GATHER and size:  # in one hop: Gloo's own goes round a ring, copying
@@ -121,16 +122,16 @@ class Group:
         copy = given if kind == ALL_GATHER and size else None
         self._flight.append((work, out, copy, False, out.data_ptr(), 0))
 
-    def _post_to_other(self, kind: int, address: int, size: int) -> tuple:
+    def _post_to_other(self, kind: int, address: int, size: int, into: int) -> tuple:
         """Of two ranks: only what the other one gets is moved; the own block stays where the caller wrote it."""
         block = size if kind == ALL_GATHER else size // 2
         other = 1 - self.rank
         sent = address if kind == ALL_GATHER else address + other * block
         own = address if kind == ALL_GATHER else address + self.rank * block
-        out = self._take(block)
+        out = self._view(into + other * block, block) if into else self._take(block)
         splits = [block, 0] if other == 0 else [0, block]
         work = self._group.alltoall_base(out, self._view(sent, block), splits, splits, c10d.AllToAllOptions())
-        return work, out, None, False, out.data_ptr() - other * block, own
+        return work, out, None, into != 0, out.data_ptr() - other * block, own
 
     def arrive(self) -> tuple[int, int]:
         """Where rank 0's block would lie, each block after the one before; and where the own one lies, 0 if there."""

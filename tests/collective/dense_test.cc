@@ -62,6 +62,21 @@ TEST_P(DenseMean, SpreadsWhatIsNotFiniteAndKeepsTheRest) {
   });
 }
 
+// Several slices and a rest where the values are replaced, and the same bits where they are not.
+TEST_P(DenseMean, IsTheSameInPlaceAndBeside) {
+  run([](Transport& world, const Nodes& nodes) {
+    constexpr std::size_t kLong = (std::size_t{5} << 20) + 77;
+    HostDevice device(2);
+    const auto mean = make_mean(setting().config(kLong), nodes, device);
+    auto values = values_of(world.rank(), 0, kLong);
+    std::vector<float> beside(kLong);
+    mean->exchange(Values{values.data()}, Store{beside.data()}, {});
+    EXPECT_EQ(first_difference(values, values_of(world.rank(), 0, kLong)), "");
+    mean->reduce(values);
+    EXPECT_EQ(first_difference(values, beside), "");
+  });
+}
+
 TEST_P(DenseMean, HasNoState) {
   run([](Transport&, const Nodes& nodes) {
     HostDevice device(1);

@@ -66,6 +66,24 @@ TEST_P(TransportSuite, EveryoneGathersTheSame) {
   });
 }
 
+// An engine may leave the place alone; then its blocks lie elsewhere.
+TEST_P(TransportSuite, GathersWhereTheCallerWantsItOrElsewhere) {
+  run([](Transport& t) {
+    const auto me = static_cast<std::size_t>(t.rank());
+    for (const std::size_t block : kSizes) {
+      std::vector<std::byte> place(block * static_cast<std::size_t>(t.size()) + 1);
+      const auto in = std::span(place).subspan(block * me, block);
+      std::ranges::copy(sent(Kind::kAllGather, t.rank(), t.size(), block, 0), in.begin());
+      t.post({.kind = Kind::kAllGather, .into = place.data()}, in);
+      const Blocks blocks = t.arrive();
+      for (int from = 0; from < t.size(); ++from)
+        EXPECT_TRUE(holds(blocks[from], from, kEveryone, 0)) << "block of rank " << from;
+      t.retire();
+      EXPECT_TRUE(holds(in, t.rank(), kEveryone, 0));
+    }
+  });
+}
+
 TEST_P(TransportSuite, TheRootsBytesReachEveryone) {
   run([](Transport& t) {
     for (const std::size_t block : kSizes)
