@@ -69,11 +69,13 @@ std::span<std::byte> Outbox::prepare(std::size_t slice, std::size_t size) {
 void Outbox::post(std::size_t slice) {
   Slot& slot = slots_[slice % kSlots];
   const std::byte* bytes = memory_.data() + slice % kSlots * slot_size_;
-  slot.number = channel_->post({.kind = kind_, .continues = slice > 0}, {bytes, slot.size});
+  last_ = slot.number = channel_->post({.kind = kind_, .continues = slice > 0}, {bytes, slot.size});
 }
 
 void Outbox::rest() {
-  if (!memory_.empty()) spare_->give(std::move(memory_));
+  if (memory_.empty()) return;
+  channel_->retire_until(last_);
+  spare_->give(std::move(memory_));
   memory_ = {};
 }
 

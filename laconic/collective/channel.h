@@ -61,7 +61,7 @@ class Outbox {
   void post(std::size_t slice);
   // Posts what arrives next on `from`: one message of `size` bytes per rank there, side by side.
   void forward(std::size_t slice, Channel& from, std::size_t size);
-  // After the channel's finish.
+  // Gives the memory back when everyone has read all that was posted. REQUIRES: it arrived here.
   void rest();
 
  private:
@@ -74,6 +74,7 @@ class Outbox {
   SpareMemory* spare_ = nullptr;
   Kind kind_ = Kind::kAllToAll;
   std::size_t slot_size_ = 0, size_ = 0;
+  std::size_t last_ = 0;  // number of the last post
   Buffer<std::byte> memory_;
   Slot slots_[kSlots];
 };

@@ -174,10 +174,10 @@ std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, De
   const auto make = draws(config)   ? make_random_sign_coder
                     : votes(config) ? make_vote_coder
                                     : make_feedback_coder;
-  auto pipeline =
-      std::make_unique<Pipeline>(config.elements, nodes, layout, make(config, place, device));
+  auto pipeline = std::make_unique<Pipeline>(config.elements, nodes, layout,
+                                             make(config, place, device), config.conveyor);
   if (plain && nodes.per_node == 1 && device.is_host() && config.pending.empty())
-    return std::make_unique<InPlace>(std::move(pipeline), nodes, device);
+    return std::make_unique<InPlace>(std::move(pipeline), nodes, device, config.conveyor);
   return pipeline;
 }
 

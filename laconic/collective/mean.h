@@ -40,6 +40,8 @@ Role role_of(std::string_view name) noexcept;
 // same), another layout.
 std::string path_prefix(std::string_view codec, bool flat);
 
+class Conveyor;
+
 enum class RandomForm : std::uint8_t { kTwoRound, kSingleRound, kCount };
 
 // What becomes of what a lossy codec leaves out, r = p - C(p), on workers and owners alike. The
@@ -76,6 +78,9 @@ struct MeanConfig {
   // Memory of the caller, as long as the vector, that takes the worker residual: the source then
   // gives values that already hold it. Empty: the mean keeps the residual and adds it.
   std::span<float> pending = {};
+  // Shared by means that take turns on the same nodes, so that one may begin before the last one
+  // ends (collective/conveyor.h); null: each ends by itself.
+  Conveyor* conveyor = nullptr;
 };
 
 // What one exchange needs beside its values.
@@ -94,6 +99,11 @@ class Mean {
  public:
   virtual ~Mean() = default;
   virtual void exchange(const Source& source, const Sink& sink, const Round& round) = 0;
+  // The same, but where the conveyor lingers the mean may reach the sink only when later exchanges
+  // begin or the conveyor is drained. What source, sink and round point at lives until then.
+  virtual void begin(const Source& source, const Sink& sink, const Round& round) {
+    exchange(source, sink, round);
+  }
   // In place. Values that are not finite count as 0 with lossy codecs, block by block. If it throws,
   // other ranks may read and write `values` until the transport is gone.
   void reduce(std::span<float> values);

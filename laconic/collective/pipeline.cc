@@ -12,13 +12,15 @@ std::size_t times(int count, std::size_t size) { return static_cast<std::size_t>
 }  // namespace
 
 Pipeline::Pipeline(std::size_t elements, const Nodes& nodes, const Layout& layout,
-                   std::unique_ptr<Coder> coder)
+                   std::unique_ptr<Coder> coder, Conveyor* conveyor)
     : elements_(elements),
       nodes_(nodes),
       layout_(layout),
       coder_(std::move(coder)),
-      inside_(nodes.inside.get(), nodes.timeline, true),
-      between_(&nodes.between(), nodes.timeline),
+      own_(conveyor ? nullptr : std::make_unique<Conveyor>(nodes, Outbox::kLag)),
+      conveyor_(conveyor ? *conveyor : *own_),
+      inside_(conveyor_.inside()),
+      between_(conveyor_.between()),
       part_(times(nodes.per_node, 1)),
       ranges_(times(nodes.nodes, 1)),
       messages_(ranges_.size()),
@@ -35,44 +37,45 @@ Pipeline::Pipeline(std::size_t elements, const Nodes& nodes, const Layout& layou
                 slices};
 }
 
-// A slice goes through the phases from top to bottom; each works on an older slice than the one
-// above it.
-void Pipeline::exchange(const Source& source, const Sink& sink, const Round& round) {
-  const std::size_t slices = layout_.slices();
+void Pipeline::begin(const Source& source, const Sink& sink, const Round& round) {
+  if (source_) conveyor_.drain();
   coder_->begin(round);
-  const std::size_t phases = hierarchical() ? 5 : 3;
-  for (std::size_t tick = 0; tick < slices + (phases - 1) * Outbox::kLag; ++tick) {
-    const auto at = [&](std::size_t phase, auto work) {
-      if (tick >= phase * Outbox::kLag && tick - phase * Outbox::kLag < slices)
-        work(tick - phase * Outbox::kLag);
-    };
-    std::size_t phase = 0;
-    if (hierarchical()) at(phase++, [&](std::size_t slice) { share(slice, source); });
-    at(phase++, [&](std::size_t slice) { encode(slice, source); });
-    at(phase++, [&](std::size_t slice) { combine(slice); });
-    if (hierarchical())
-      at(phase++,
-         [&](std::size_t slice) { forwarded_.forward(slice, between_, sizes(slice).down); });
-    at(phase++, [&](std::size_t slice) { decode(slice, sink); });
+  source_ = source;
+  sink_ = sink;
+  conveyor_.carry(*this);
+}
+
+void Pipeline::work(std::size_t phase, std::size_t slice) {
+  if (!hierarchical())
+    return phase == 0 ? encode(slice) : phase == 1 ? combine(slice) : decode(slice);
+  switch (phase) {
+    case 0: return share(slice);
+    case 1: return encode(slice);
+    case 2: return combine(slice);
+    case 3: return forwarded_.forward(slice, between_, sizes(slice).down);
+    default: return decode(slice);
   }
-  between_.finish();
-  inside_.finish();
+}
+
+void Pipeline::rest() {
+  source_.reset();
+  sink_.reset();
   for (Outbox* outbox : {&shared_, &encoded_, &combined_, &forwarded_}) outbox->rest();
 }
 
-void Pipeline::share(std::size_t slice, const Source& source) {
+void Pipeline::share(std::size_t slice) {
   const std::size_t size = sizes(slice).share;
   const std::size_t block = times(nodes_.nodes, size);
   const auto out = shared_.prepare(slice, times(nodes_.per_node, block));
   const TimeSpan noted(nodes_.timeline, "share", Timeline::kExchange);
   for (int shard = 0; shard < nodes_.per_node; ++shard)
     for (int chunk = 0; chunk < nodes_.nodes; ++chunk)
-      coder_->share(layout_.range(shard, chunk, slice), source,
+      coder_->share(layout_.range(shard, chunk, slice), *source_,
                     out.subspan(times(shard, block) + times(chunk, size), size));
   shared_.post(slice);
 }
 
-void Pipeline::encode(std::size_t slice, const Source& source) {
+void Pipeline::encode(std::size_t slice) {
   std::span<const std::byte* const> shares;
   const Sizes size = sizes(slice);
   if (hierarchical()) shares = inside_.arrive(times(nodes_.nodes, size.share));
@@ -86,7 +89,7 @@ void Pipeline::encode(std::size_t slice, const Source& source) {
     coder_->encode_node(range, {part_.data(), shares.size()},
                         out.subspan(times(chunk, size.up), size.up));
   }
-  if (!hierarchical()) coder_->encode(ranges_, source, out);
+  if (!hierarchical()) coder_->encode(ranges_, *source_, out);
   encoded_.post(slice);
 }
 
@@ -98,7 +101,7 @@ void Pipeline::combine(std::size_t slice) {
   combined_.post(slice);
 }
 
-void Pipeline::decode(std::size_t slice, const Sink& sink) {
+void Pipeline::decode(std::size_t slice) {
   const std::size_t size = sizes(slice).down;
   const auto arrived =
       hierarchical() ? inside_.arrive(times(nodes_.nodes, size)) : between_.arrive(size);
@@ -110,7 +113,7 @@ void Pipeline::decode(std::size_t slice, const Sink& sink) {
       messages_[i] = hierarchical() ? arrived[times(shard, 1)] + times(chunk, size) : arrived[i];
       owners_[i] = nodes_.rank_of(chunk, shard);
     }
-    coder_->decode(ranges_, messages_, owners_, sink);
+    coder_->decode(ranges_, messages_, owners_, *sink_);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "laconic/collective/conveyor.h"
 #include "laconic/collective/layout.h"
 #include "laconic/core/error.h"
 #include "laconic/wire/chunk.h"
@@ -152,6 +153,7 @@ void SingleRound::decode(std::size_t index, const Sink& sink) {
 }
 
 void SingleRound::exchange(const Source& source, const Sink& sink, const Round& round) {
+  if (config_.conveyor) config_.conveyor->drain();
   ++sequence_;
   draw_ = draw_of(config_, round, nodes_.world->rank());
   const std::size_t last = hierarchical() ? 2 * Outbox::kLag : Outbox::kLag;
@@ -163,10 +165,10 @@ void SingleRound::exchange(const Source& source, const Sink& sink, const Round& 
     }
     if (tick >= last) decode(tick - last, sink);
   }
-  between_.finish();
-  inside_.finish();
   sent_.rest();
   forwarded_.rest();
+  between_.finish();
+  inside_.finish();
 }
 
 }  // namespace laconic::inline collective

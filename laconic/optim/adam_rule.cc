@@ -103,6 +103,10 @@ void DenseRoundsRule::dense_round(const Sink& sink, const Step& step) {
   exchange(*dense_, Values{bucket_.g.data(), lossy_}, sink, step);
 }
 
+void DenseRoundsRule::begin_dense_round(const Sink& sink, const Step& step) {
+  begin_exchange(*dense_, Values{bucket_.g.data(), lossy_}, sink, step);
+}
+
 void DenseRoundsRule::freeze() {
   for (const State& state : dense_->state()) clear(state);
 }

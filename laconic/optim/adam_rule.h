@@ -56,6 +56,7 @@ class DenseRoundsRule : public AdamRule {
 
  protected:
   void dense_round(const Sink& sink, const Step& step);
+  void begin_dense_round(const Sink& sink, const Step& step);
   // The residuals of dense rounds, under names of their own.
   std::vector<State> dense_state();
   // They, on other ranks.

@@ -50,13 +50,13 @@ class GradientRule : public Base {
   void step(const Step& step) override {
     if (!mean_) return this->bucket_.device->run(gradient(), update(step), this->bucket_.x.size());
     const Values source{this->bucket_.g.data(), coded_};
-    if (step.kind != Step::Kind::kCoded) return mean_->exchange(source, update(step), {});
-    this->exchange(*mean_, source, update(step), step);
+    if (step.kind != Step::Kind::kCoded) return mean_->begin(source, update(step), {});
+    this->begin_exchange(*mean_, source, update(step), step);
   }
   void average(const Step&) override {
     if (!this->bucket_.deferred) return mean_->reduce(this->bucket_.g);
     if (held_.empty()) held_ = Memory<float>(*this->bucket_.device, this->bucket_.x.size());
-    mean_->exchange(gradient(), Store{held_.data()}, {});
+    mean_->begin(gradient(), Store{held_.data()}, {});
   }
   void apply(const Step& step) override {
     const float* mean = this->bucket_.deferred ? held_.data() : this->bucket_.g.data();

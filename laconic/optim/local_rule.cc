@@ -69,8 +69,8 @@ void LocalRule::arrive(const Step& step) {
 
 void LocalRule::step(const Step& step) {
   if (!bucket_.courier)
-    return exchange(*mean_, displacement(bucket_.x.data()),
-                    outer_update(mean_rate(), Follow::kEqual), step);
+    return begin_exchange(*mean_, displacement(bucket_.x.data()),
+                          outer_update(mean_rate(), Follow::kEqual), step);
   gamma() = mean_rate();
   due() = static_cast<double>(step.t + step.delay);
   copy(bucket_.x, snapshot_.span());

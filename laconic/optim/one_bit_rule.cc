@@ -27,8 +27,9 @@ void OneBitRule::redistribute(const Whole& whole, const Step&) {
 }
 
 void OneBitRule::coded(const Step& step) {
-  exchange(*coded_, Momentum{scalars(step), bucket_.g.data(), m_.data(), exact_bad()},
-           coded_update(step), step, floors_.any_dead_block() ? v_.span() : std::span<float>{});
+  begin_exchange(*coded_, Momentum{scalars(step), bucket_.g.data(), m_.data(), exact_bad()},
+                 coded_update(step), step,
+                 floors_.any_dead_block() ? v_.span() : std::span<float>{});
 }
 
 namespace {

@@ -23,7 +23,7 @@ class OneBitRule : public DenseRoundsRule {
     floors_.freeze();
   }
   void step(const Step& step) override {
-    step.variance ? dense_round(dense_update(step), step) : coded(step);
+    step.variance ? begin_dense_round(dense_update(step), step) : coded(step);
   }
 
   std::vector<State> state() override;

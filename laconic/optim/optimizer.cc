@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "laconic/collective/conveyor.h"
 #include "laconic/collective/state_mirror.h"
 #include "laconic/core/error.h"
 #include "laconic/optim/agreement.h"
@@ -67,11 +68,20 @@ class FlatOptimizer final : public Optimizer {
       flat_.timeline = &timeline_;
     }
     if (may_switch) possible_paths_ = paths_of(config_, nodes_.per_node > 1);
-    if (model_.may_rest) rest_ = std::make_unique<Rest>(model_, *metered_, spacing_.fragments);
+    const auto cuts = cuts_of(model_, spacing_.fragments, config_.bucket_elements);
+    if (model_.may_rest) {
+      // Paths are chosen by the time of one exchange, and a device has an order of its own.
+      const bool overlaps = cuts.size() > 1 && device_->is_host() && !courier_ && !may_switch;
+      if (overlaps && transport_.size() > 1) {
+        conveyor_ = std::make_unique<Conveyor>(nodes_);
+        beside_ = metered_->split(0);
+      }
+      rest_ = std::make_unique<Rest>(model_, beside_ ? *beside_ : *metered_, beside_ != nullptr,
+                                     spacing_.fragments);
+    }
     shadow_.ranges = model_.ranges;
     shadow_.sums.resize(model_.ranges.size());
-    for (const Cut& cut : cuts_of(model_, spacing_.fragments, config_.bucket_elements))
-      add_bucket(cut);
+    for (const Cut& cut : cuts) add_bucket(cut);
     if (!rules_.empty() && rules_.front()->by_tensor())
       tensors_ = std::make_unique<Tensors>(model_, buckets_);
     if (chooses)
@@ -330,12 +340,23 @@ class FlatOptimizer final : public Optimizer {
   }
   bool watches() const { return model_.watched && keeps_weights(); }
 
-  // A step of one bucket, on the queue's thread.
+  // A step of one bucket, on the queue's thread. Its exchange stays under way where all ranks have
+  // the next bucket already: waiting for one that is still computed would leave the wire idle.
   void work(int b) {
+    if (!conveyor_) return step_bucket(b);
+    has_next_ = b > 0 && queue_->is_ready(b - 1);
+    conveyor_->linger(true);
+    step_bucket(b);
+    if (b == 0 || !rest_->all_have_next()) conveyor_->linger(false);
+  }
+  void step_bucket(int b) {
     wait_for_gradient(b);
     timeline_.set_bucket(b);
     if (step_.freezes) rule(b).freeze();
-    if (defers()) return rule(b).average(step_);
+    if (defers()) {
+      if (conveyor_) rest_->announce(has_next_);
+      return rule(b).average(step_);
+    }
     if (method_.spacing) {
       rule(b).move(step_, rest_ ? rest_->absent_in(b) : std::span<const Piece>{});
       rule(b).arrive(step_);
@@ -358,7 +379,7 @@ class FlatOptimizer final : public Optimizer {
   }
   std::span<const Piece> resting(int b) {
     if (!rest_ || step_.kind == Step::Kind::kNothing) return {};
-    return rest_->of(b, step_.kind == Step::Kind::kSilent);
+    return rest_->of(b, step_.kind == Step::Kind::kSilent, has_next_);
   }
 
   // Every bucket has its mean: ranks agree on whether to apply it, and on what rests.
@@ -403,6 +424,7 @@ class FlatOptimizer final : public Optimizer {
                         .rest = rest_.get(),
                         .deferred = defers(),
                         .courier = courier_.get(),
+                        .conveyor = conveyor_.get(),
                         .fragment = cut.fragment,
                         .group = model_.groups[cut.group],
                         .now = rates_.of(cut.group),
@@ -547,6 +569,9 @@ class FlatOptimizer final : public Optimizer {
   std::unique_ptr<Schedule> schedule_;
   Counters counters_;
   Shadow shadow_;
+  std::unique_ptr<Conveyor> conveyor_;  // null: buckets are exchanged one after the other
+  std::unique_ptr<Transport>
+      beside_;                  // for what ranks tell each other while exchanges are under way
   std::unique_ptr<Rest> rest_;  // null: every range has a gradient in every step
   std::vector<Bucket> buckets_;
   std::vector<bool> taken_;          // in this step: the device knows of the bucket's gradient
@@ -555,6 +580,7 @@ class FlatOptimizer final : public Optimizer {
   std::unique_ptr<Tensors> tensors_;  // null: buckets move by themselves
   Step step_;
   bool begun_ = false, started_ = false;
+  bool has_next_ = false;  // the gradient of the bucket after the one that is worked on is here
   Record record_{traffic_};
   ReplicaCheck replicas_{model_, config_.verify_every};
   Buffer<float> shared_;  // what is compared, where that is not in the model

@@ -37,6 +37,11 @@ void StepQueue::ready(int bucket, bool now) {
   changed_.notify_all();
 }
 
+bool StepQueue::is_ready(int bucket) {
+  std::lock_guard lock(mutex_);
+  return all_ready_ || ready_[static_cast<std::size_t>(bucket)];
+}
+
 void StepQueue::finish() {
   std::unique_lock lock(mutex_);
   all_ready_ = true;

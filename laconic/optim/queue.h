@@ -26,6 +26,8 @@ class StepQueue {
   void begin();
   // `now`: work may start. Throws Error(kInvalidArgument) when the bucket is ready already.
   void ready(int bucket, bool now);
+  // So far. Any thread.
+  bool is_ready(int bucket);
   // All are ready; returns when all are done. Rethrows what the work threw.
   void finish();
 

@@ -9,12 +9,14 @@ namespace laconic::inline optim {
 namespace {
 
 enum Announcement : std::uint8_t { kNone, kSome, kNoneLeft };
+constexpr std::uint8_t kHasNext = 4;  // beside one of them
 
 }  // namespace
 
-Rest::Rest(const Model& model, Transport& transport, int fragments)
+Rest::Rest(const Model& model, Transport& transport, bool own_group, int fragments)
     : model_(model),
       transport_(transport),
+      own_group_(own_group),
       fragments_(fragments),
       absent_(model.ranges.size()),
       resting_(model.ranges.size()),
@@ -65,19 +67,49 @@ std::uint8_t Rest::announcement(int bucket) const noexcept {
   return none_left ? kNoneLeft : kNone;
 }
 
-std::span<const Piece> Rest::of(int bucket, bool local) {
+std::span<const Piece> Rest::of(int bucket, bool local, bool has_next) {
   const Bucket& here = buckets_[static_cast<std::size_t>(bucket)];
   if (local || transport_.size() == 1) {
     for (const Piece& piece : here.pieces) resting_[piece.range] = misses(here, piece.range, local);
     return pieces(bucket);
   }
-  if (settled_) return {};
-  mine_.assign(1, announcement(bucket));
-  transport_.gather(std::span<const std::uint8_t>(mine_), all_);
-  settled_ = std::ranges::any_of(all_, [](std::uint8_t one) { return one == kNoneLeft; });
-  if (std::ranges::any_of(all_, [](std::uint8_t one) { return one != kSome; })) return {};
+  const std::uint8_t mine = announcement(bucket);
+  if (!announce(mine, has_next) || (own_group_ && mine != kSome)) return {};
+  hear();
+  if (std::ranges::any_of(all_, [](std::uint8_t one) { return (one & ~kHasNext) != kSome; }))
+    return {};
   compare({&here, 1});
   return pieces(bucket);
+}
+
+void Rest::announce(bool has_next) { announce(all_known_.load() ? kNoneLeft : kNone, has_next); }
+
+bool Rest::announce(std::uint8_t what, bool has_next) {
+  hear();
+  if (settled_) return false;
+  announced_ = static_cast<std::uint8_t>(what | (has_next ? kHasNext : 0));
+  transport_.post({.kind = Kind::kAllGather}, std::as_bytes(std::span(&announced_, 1)));
+  to_hear_ = true;
+  return true;
+}
+
+void Rest::hear() {
+  if (!to_hear_) return;
+  to_hear_ = false;
+  const Blocks blocks = transport_.arrive();
+  all_.resize(static_cast<std::size_t>(transport_.size()));
+  for (int r = 0; r < transport_.size(); ++r)
+    all_[static_cast<std::size_t>(r)] = std::to_integer<std::uint8_t>(blocks[r].front());
+  transport_.retire();
+  settled_ =
+      std::ranges::any_of(all_, [](std::uint8_t one) { return (one & ~kHasNext) == kNoneLeft; });
+  all_have_next_ =
+      std::ranges::all_of(all_, [](std::uint8_t one) { return (one & kHasNext) != 0; });
+}
+
+bool Rest::all_have_next() {
+  hear();
+  return settled_ || all_have_next_;
 }
 
 void Rest::agree() { compare(buckets_); }

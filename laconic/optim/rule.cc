@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "laconic/collective/conveyor.h"
 #include "laconic/core/error.h"
 #include "laconic/optim/courier.h"
 #include "laconic/optim/method.h"
@@ -36,7 +37,9 @@ void Rule::around(std::span<const Piece> resting, FunctionRef<void()> work) {
   resting_ = resting;
   work();
   resting_ = {};
-  if (keeps) kept_.put_back(*bucket_.device);
+  if (!keeps) return;
+  if (bucket_.conveyor) bucket_.conveyor->drain();
+  kept_.put_back(*bucket_.device);
 }
 
 void Rule::step_around(const Step& step, std::span<const Piece> resting) {
@@ -161,7 +164,8 @@ std::unique_ptr<Mean> Rule::make(const std::string& codec, std::span<float> pend
                     .form = codec == kVote ? config.form : form_of(config.exchange),
                     .seed = config.seed,
                     .bucket = bucket_.key,
-                    .pending = pending},
+                    .pending = pending,
+                    .conveyor = bucket_.conveyor},
                    nodes, bucket_.courier ? bucket_.courier->device() : *bucket_.device);
 }
 
@@ -215,6 +219,12 @@ void compare(Shadow& shadow, std::size_t begin, std::span<const float> exact,
 }
 
 }  // namespace
+
+void Rule::begin_exchange(Mean& mean, const Source& source, const Sink& sink, const Step& step,
+                          std::span<const float> live) {
+  if (bucket_.shadow->on) return exchange(mean, source, sink, step, live);
+  mean.begin(source, sink, {.step = static_cast<std::uint64_t>(step.t), .live = masked(live)});
+}
 
 void Rule::exchange(Mean& mean, const Source& source, const Sink& sink, const Step& step,
                     std::span<const float> live) {

@@ -35,11 +35,12 @@ struct Bucket {
   std::span<const Path> paths;  // among which a coded mean may change; empty: it cannot
   Device* device;
   Shadow* shadow;
-  Rest* rest;                  // null: nothing ever rests
-  bool deferred;               // an exact mean waits for apply()
-  Courier* courier = nullptr;  // of exchanges that outlive their step, whose nodes are `nodes`
-  bool alone = false;          // nothing is exchanged: the inner update of another method
-  int fragment = 0;            // of the model, to which the bucket belongs
+  Rest* rest;                    // null: nothing ever rests
+  bool deferred;                 // an exact mean waits for apply()
+  Courier* courier = nullptr;    // of exchanges that outlive their step, whose nodes are `nodes`
+  Conveyor* conveyor = nullptr;  // on which exchanges of buckets overlap; null: they do not
+  bool alone = false;            // nothing is exchanged: the inner update of another method
+  int fragment = 0;              // of the model, to which the bucket belongs
   Group group;
   const GroupStep* now;  // of this step
   int index = 0;
@@ -144,6 +145,9 @@ class Rule {
   // An exchange, gauged on shadow steps.
   void exchange(Mean& mean, const Source& source, const Sink& sink, const Step& step,
                 std::span<const float> live = {});
+  // The last one of a step: it may end while other buckets are under way.
+  void begin_exchange(Mean& mean, const Source& source, const Sink& sink, const Step& step,
+                      std::span<const float> live = {});
   // How exact means find bad blocks, which are counted here.
   BadBlocks bad() { return {bucket_.config->scale_block, &bad_}; }
   // Coded means ask again for bad blocks and count them; exact ones of groups that are not

@@ -191,11 +191,11 @@ class Mpi final : public Transport {
     return slot.received.data() + static_cast<std::size_t>(at) * slot.stride;
   }
 
-  // The free slot that fits best, or the largest free one after it has grown: few slots grow, and
-  // only at first.
+  // The free slot that fits best, or the largest free one after it has grown: few slots are ever
+  // used, and grow only at first.
   Slot& free_slot(std::size_t bytes) {
     Slot* best = nullptr;
-    for (Slot& slot : slots_) {
+    for (Slot& slot : std::span(slots_).first(used_)) {
       if (slot.busy) continue;
       const std::size_t room = slot.received.size();
       if (best == nullptr) best = &slot;
@@ -204,6 +204,7 @@ class Mpi final : public Transport {
                         : room > best_room && best_room < bytes)
         best = &slot;
     }
+    if (best == nullptr) best = &slots_[used_++];
     if (best->received.size() < bytes) best->received = Buffer<std::byte>(bytes);
     return *best;
   }
@@ -337,6 +338,7 @@ class Mpi final : public Transport {
   Flight flight_;
   std::optional<Error> error_;
   std::array<Slot, kSlots> slots_;
+  std::size_t used_ = 0;  // the first of them; all that are busy are among these
   std::array<Slot*, kSlots> in_flight_{};
   std::vector<const std::byte*> first_;
   std::vector<MPI_Status> statuses_;

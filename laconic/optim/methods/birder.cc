@@ -20,9 +20,9 @@ class Birder final : public Rule {
   void step(const Step& step) override {
     const double beta = bucket_.config->beta;
     const kernels::BirderMoments moments{static_cast<float>(beta), static_cast<float>(1 - beta)};
-    exchange(*mean_, SignMoments{moments, bucket_.g.data(), m_.data(), b_.data(), bad()},
-             SignUpdate{static_cast<float>(lr()), static_cast<float>(decay()), bucket_.x.data()},
-             step);
+    begin_exchange(
+        *mean_, SignMoments{moments, bucket_.g.data(), m_.data(), b_.data(), bad()},
+        SignUpdate{static_cast<float>(lr()), static_cast<float>(decay()), bucket_.x.data()}, step);
   }
 
   std::vector<State> state() override {

@@ -25,9 +25,9 @@ class DistributedLion final : public Rule {
   void step(const Step& step) override {
     const LionVotes votes{lion_moments(*bucket_.config), kernels::Ties{step.t % 2 != 0},
                           bucket_.g.data(), m_.data(), bad()};
-    exchange(*mean_, votes,
-             SignUpdate{static_cast<float>(lr()), static_cast<float>(decay()), bucket_.x.data()},
-             step);
+    begin_exchange(
+        *mean_, votes,
+        SignUpdate{static_cast<float>(lr()), static_cast<float>(decay()), bucket_.x.data()}, step);
     if (sync_ && step.t % bucket_.config->momentum_sync_every == 0)
       sync_->exchange(Values{m_.data()}, Store{m_.data()},
                       {.step = static_cast<std::uint64_t>(step.t), .live = masked()});

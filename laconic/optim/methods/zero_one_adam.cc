@@ -157,10 +157,10 @@ class ZeroOneAdam final : public DenseRoundsRule {
   }
 
   void sync(const Step& step, float shrink, bool rests) {
-    exchange(*coded_,
-             PendingMomentum{scalars(step), shrink, rests ? nullptr : bucket_.g.data(), m_.data(),
-                             pending_.data(), exact_bad()},
-             sync_sink(step, m_.data()), step, live());
+    begin_exchange(*coded_,
+                   PendingMomentum{scalars(step), shrink, rests ? nullptr : bucket_.g.data(),
+                                   m_.data(), pending_.data(), exact_bad()},
+                   sync_sink(step, m_.data()), step, live());
     gain() = 0;
     kept() = 1;
   }

@@ -74,12 +74,15 @@ def row(case: Case, elements: int, **more: Any) -> dict[str, Any]:
 
 
 def sweep_table(rows: list[dict[str, Any]]) -> str:
-    """One line per size, microseconds of each case."""
-    names = list(dict.fromkeys(one["name"] for one in rows))
-    lines = [{"elements": size, "bytes": 4 * size} for size in dict.fromkeys(one["elements"] for one in rows)]
-    for line in lines:
-        line.update({name: 1e6 * one["seconds"] for name in names for one in rows if (one["name"], one["elements"]) == (name, line["elements"])})
-    return table(lines)
+    """One line per size, microseconds of each case; the first one is the backend's own, fp32 our exact mean."""
+    theirs = rows[0]["name"]
+    lines = []
+    for size in dict.fromkeys(one["elements"] for one in rows):
+        seconds = {one["name"]: one["seconds"] for one in rows if one["elements"] == size}
+        exact = seconds.get("fp32", float("inf"))
+        marks = {name: "*" if took > exact and name != theirs else "" for name, took in seconds.items()}
+        lines.append({"elements": size, "bytes": 4 * size} | {name: f"{1e6 * took:.4g}{marks[name]}" for name, took in seconds.items()})
+    return table(lines) + "\n# *: the exact mean, fp32, is quicker at this length: exchange=auto takes it"
 
 
 def table(rows: list[dict[str, Any]]) -> str:
