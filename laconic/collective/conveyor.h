@@ -17,7 +17,10 @@ class Pipeline;
 // order. One thread at a time. Pipelines that use it are gone first.
 class Conveyor {
  public:
-  explicit Conveyor(const Nodes& nodes, std::size_t lag = 1);
+  // In slices, of exchanges that overlap: the mean of one bucket waits for no more than the next.
+  static constexpr std::size_t kLag = 1;
+
+  explicit Conveyor(const Nodes& nodes, std::size_t lag = kLag);
 
   Channel& inside() noexcept { return inside_; }
   Channel& between() noexcept { return between_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "laconic/collective/conveyor.h"
 #include "laconic/core/error.h"
 #include "laconic/optim/cuts.h"
 #include "laconic/optim/spelling.h"
@@ -82,18 +83,25 @@ MethodStep momentum_of(MethodStep method) {
 
 // A step that exchanges this fragment.
 Forecast run(const Cluster& cluster, const Work& work, const Speeds& speeds,
-             const MethodStep& method, int fragment = kAllFragments) {
+             const MethodStep& method, int fragment = kAllFragments, bool overlaps = true) {
   const bool seldom = method_named(method.algorithm).spacing != nullptr;
-  Rank rank(cluster, work, speeds, seldom ? kSlicesWhereSeldom : work.useful_slices);
   const auto buckets = buckets_of(work, method.spacing.fragments);
+  Rank rank(cluster, work, speeds, seldom ? kSlicesWhereSeldom : work.useful_slices,
+            overlaps && buckets.size() > 1 ? Conveyor::kLag : Outbox::kLag);
   const bool others = method.topology == Topology::kAllReduce && method.step == Step::Kind::kDense;
-  double done = 0, arrival = 0, waiting = 0;  // of others: the bucket under way, and its update
+  double arrival = 0, waiting = 0;  // of others: the bucket under way, and its update
+  std::vector<double> ready = work.ready;
+  if (double done = 0; ready.empty())
+    for (const Cut& bucket : buckets)
+      ready.push_back((done += static_cast<double>(bucket.count)) /
+                      static_cast<double>(work.parameters));
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     const std::size_t elements = buckets[b].count;
     const bool rests = fragment != kAllFragments && buckets[b].fragment != fragment;
-    done += static_cast<double>(elements);
-    rank.wait_for_backward(work.ready.empty() ? done / static_cast<double>(work.parameters)
-                                              : work.ready[b]);
+    rank.wait_for_backward(ready[b]);
+    // What ranks tell each other at the beginning of a bucket while some backward pass goes on.
+    const double told = rank.has(1) ? 0 : rank.now() + cluster.slowest().latency_seconds;
+    const bool has_next = overlaps && b + 1 < buckets.size() && rank.has(ready[b + 1]);
     if (method.step == Step::Kind::kSilent || rests) {
       rank.code(cost_of(speeds, method).local * static_cast<double>(elements));
     } else if (others) {
@@ -105,8 +113,11 @@ Forecast run(const Cluster& cluster, const Work& work, const Speeds& speeds,
     } else {
       exchange(rank, method, elements);
       if (method.momentum) exchange(rank, momentum_of(method), elements);
+      rank.wait_until(told);
+      if (!has_next || method.momentum) rank.drain();
     }
   }
+  rank.drain();
   rank.wait_until(arrival);
   rank.code(waiting);
   rank.wait_for_backward(1);
@@ -143,7 +154,7 @@ Forecast run_beside(const Cluster& cluster, const Work& work, const Speeds& spee
                              {.parameters = elements,
                               .bucket_elements = work.bucket_elements,
                               .useful_slices = work.useful_slices},
-                             speeds, method);
+                             speeds, method, kAllFragments, false);
   const double source = cost.coded.before * count;  // which the mean of a vector in memory lacks
   const double coding = alone.coding + source;
   const double takes_turns = work.shares_cores ? coding : 0;

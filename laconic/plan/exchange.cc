@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <memory>
+#include <utility>
 
 #include "laconic/collective/channel.h"
 #include "laconic/collective/layout.h"
@@ -11,13 +13,15 @@
 
 namespace laconic::plan {
 
-Rank::Rank(const Cluster& cluster, const Work& work, const Speeds& speeds, int most_slices)
+Rank::Rank(const Cluster& cluster, const Work& work, const Speeds& speeds, int most_slices,
+           std::size_t lag)
     : cluster_(cluster),
       speeds_(speeds),
       forward_((1 - work.backward_share) * work.step_seconds),
       backward_(work.backward_share * work.step_seconds),
       shares_cores_(work.shares_cores),
       useful_slices_(std::min(most_slices, work.useful_slices)),
+      lag_(lag),
       inter_(cluster.inter_of.empty() ? std::vector<Link>{cluster.inter} : cluster.inter_of) {
   const auto key = [](const Link& link) {
     return std::pair(link.bytes_per_second, link.latency_seconds);
@@ -28,7 +32,19 @@ Rank::Rank(const Cluster& cluster, const Work& work, const Speeds& speeds, int m
   inter_free_.resize(inter_.size());
 }
 
-void Rank::wait_for_backward(double share) { wait_until(forward_ + share * backward_ + lost_); }
+void Rank::push(std::size_t phases, Phases slice) {
+  phases_ = phases;
+  slices_.push_back(std::move(slice));
+  const std::size_t newest = slices_.size() - 1;
+  for (std::size_t phase = 0; phase < phases && phase * lag_ <= newest; ++phase)
+    if (const Phases& one = slices_[newest - phase * lag_]) one(phase);
+}
+
+void Rank::drain() {
+  if (slices_.empty()) return;
+  for (std::size_t i = 0; i < (phases_ - 1) * lag_; ++i) push(phases_, {});
+  slices_.clear();
+}
 
 void Rank::code(double seconds) {
   sum_.coding += seconds;
@@ -187,7 +203,7 @@ class Collectives {
 
 std::size_t times(int count, std::size_t size) { return static_cast<std::size_t>(count) * size; }
 
-// Calls work(slice) in the phases' turns, as Pipeline::exchange and SingleRound::exchange do.
+// Calls work(slice) in the phases' turns, as SingleRound::exchange does.
 template <typename Work>
 void in_turns(std::size_t slices, std::size_t phases, const Work& work) {
   for (std::size_t tick = 0; tick < slices + (phases - 1) * Outbox::kLag; ++tick)
@@ -197,52 +213,80 @@ void in_turns(std::size_t slices, std::size_t phases, const Work& work) {
     }
 }
 
-void pipeline(Rank& rank, const MethodStep& method, const MeanConfig& config, bool hierarchical) {
-  const Collectives collectives(rank, hierarchical);
-  const int nodes = collectives.nodes(), per_node = collectives.per_node();
-  const Layout layout = layout_of(config, per_node, nodes, rank.useful_slices());
-  const Cost cost =
-      phases_of(rank.speeds(), method, config, codec_that_runs(config, per_node, nodes));
-  std::vector<double> arrival[4];
-  for (auto& of_phase : arrival) of_phase.resize(layout.slices());
-  const auto of_vector = [&](std::size_t slice) {  // real elements of the whole slice
-    const std::size_t whole = times(nodes * per_node, layout.capacity(slice));
-    const std::size_t before = times(nodes * per_node, layout.capacity(0)) * slice;
-    return static_cast<double>(
-        std::min(whole, config.elements - std::min(before, config.elements)));
-  };
-  in_turns(layout.slices(), hierarchical ? 5 : 3, [&](std::size_t phase, std::size_t slice) {
-    const std::size_t capacity = layout.capacity(slice);
-    const Sizes size = sizes_of(config, per_node, nodes, capacity);
+// The exchange of a Pipeline: what it costs, and when messages arrive.
+class PipelinePlan {
+ public:
+  PipelinePlan(Rank& rank, const MethodStep& method, const MeanConfig& config, bool hierarchical)
+      : rank_(rank),
+        collectives_(rank, hierarchical),
+        config_(config),
+        hierarchical_(hierarchical),
+        nodes_(collectives_.nodes()),
+        per_node_(collectives_.per_node()),
+        layout_(layout_of(config, per_node_, nodes_, rank.useful_slices())),
+        cost_(
+            phases_of(rank.speeds(), method, config, codec_that_runs(config, per_node_, nodes_))) {
+    for (auto& of_phase : arrival_) of_phase.resize(layout_.slices());
+  }
+
+  std::size_t slices() const { return layout_.slices(); }
+
+  void run(std::size_t phase, std::size_t slice) {
+    const std::size_t capacity = layout_.capacity(slice);
+    const Sizes size = sizes_of(config_, per_node_, nodes_, capacity);
     const double whole = of_vector(slice);
-    const double shard = std::min(whole, static_cast<double>(times(nodes, capacity)));
+    const double shard = std::min(whole, static_cast<double>(times(nodes_, capacity)));
     const double chunk = std::min(whole, static_cast<double>(capacity));
-    if (phase > 0) rank.wait_until(arrival[phase - 1][slice]);
-    if (hierarchical && phase == 0) {
-      rank.code(cost.fill * whole);
-      arrival[0][slice] = collectives.inside(times(nodes, size.share));
+    if (phase > 0) rank_.wait_until(arrival_[phase - 1][slice]);
+    if (hierarchical_ && phase == 0) {
+      rank_.code(cost_.fill * whole);
+      arrival_[0][slice] = collectives_.inside(times(nodes_, size.share));
       return;
     }
-    switch (hierarchical ? phase : phase == 2 ? 4 : phase + 1) {
+    switch (hierarchical_ ? phase : phase == 2 ? 4 : phase + 1) {
       case 1:
-        rank.code(hierarchical ? (cost.join * per_node + cost.encode) * shard
-                               : (cost.made + cost.encode) * whole);
-        arrival[phase][slice] = collectives.between(size.up);
+        rank_.code(hierarchical_ ? (cost_.join * per_node_ + cost_.encode) * shard
+                                 : (cost_.made + cost_.encode) * whole);
+        arrival_[phase][slice] = collectives_.between(size.up);
         break;
       case 2:
-        rank.code((cost.add * nodes + cost.finish) * chunk);
-        arrival[phase][slice] = collectives.between(size.down);
+        rank_.code((cost_.add * nodes_ + cost_.finish) * chunk);
+        arrival_[phase][slice] = collectives_.between(size.down);
         break;
       case 3:
-        rank.code(rank.speeds().copy / 4 * static_cast<double>(times(nodes, size.down)));
-        arrival[phase][slice] = collectives.inside(times(nodes, size.down));
+        rank_.code(rank_.speeds().copy / 4 * static_cast<double>(times(nodes_, size.down)));
+        arrival_[phase][slice] = collectives_.inside(times(nodes_, size.down));
         break;
-      default: rank.code(cost.decode * whole);
+      default: rank_.code(cost_.decode * whole);
     }
-  });
+  }
+
+ private:
+  double of_vector(std::size_t slice) const {  // real elements of the whole slice
+    const std::size_t whole = times(nodes_ * per_node_, layout_.capacity(slice));
+    const std::size_t before = times(nodes_ * per_node_, layout_.capacity(0)) * slice;
+    return static_cast<double>(
+        std::min(whole, config_.elements - std::min(before, config_.elements)));
+  }
+
+  Rank& rank_;
+  const Collectives collectives_;
+  const MeanConfig config_;
+  const bool hierarchical_;
+  const int nodes_, per_node_;
+  const Layout layout_;
+  const Cost cost_;
+  std::vector<double> arrival_[4];
+};
+
+void pipeline(Rank& rank, const MethodStep& method, const MeanConfig& config, bool hierarchical) {
+  const auto plan = std::make_shared<PipelinePlan>(rank, method, config, hierarchical);
+  for (std::size_t slice = 0; slice < plan->slices(); ++slice)
+    rank.push(hierarchical ? 5 : 3, [plan, slice](std::size_t phase) { plan->run(phase, slice); });
 }
 
 void single_round(Rank& rank, const MethodStep& method, std::size_t elements, bool hierarchical) {
+  rank.drain();
   const Collectives collectives(rank, hierarchical);
   const int ranks = rank.cluster().ranks();
   const Speeds& s = rank.speeds();

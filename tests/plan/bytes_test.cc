@@ -50,9 +50,10 @@ class ForecastBytes : public MeanTest {
             make_nodes(*metered, topology == plan::Topology::kFlat ? kFlat : setting().per_node);
         HostDevice device(1);
         const auto mean = make_mean(setting().config(elements), nodes, device);
-        auto values = values_of(world.rank(), 0, elements);
+        const auto values = values_of(world.rank(), 0, elements);
+        std::vector<float> means(elements);
         traffic = {};
-        mean->reduce(values);
+        mean->exchange(Values{values.data(), true}, Store{means.data()}, {});
         const auto forecast =
             plan::predict(cluster, {.parameters = elements, .bucket_elements = elements}, {},
                           method_of(setting(), topology));
