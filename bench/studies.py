@@ -205,21 +205,25 @@ def overlap(commands, steps=25):
     out = folder("overlap")
     run(commands, f"{options} --trace {out}/free.json --out {out}/free --overwrite")
     summary = json.loads((out / "free/summary.json").read_text())
-    free = backward_and_rest(out / "free.json", steps)
+    free = backward_and_rest(out / "free.json", steps, 0)
     sent = summary["bytes_sent_per_rank"] / summary["steps"]
     rate = int(sent * 8 / free["backward"] / 1e6)
     run(commands, f"{options} --emulate {rate}mbit --trace {out}/slow.json --out {out}/slow --overwrite")
-    slow = backward_and_rest(out / "slow.json", steps)
     exchange = sent * 8 / (rate * 1e6)
+    slow = backward_and_rest(out / "slow.json", steps, exchange)
     return [{"buckets": -(-summary["parameters"] // 65536), "rate_mbit": rate, "backward_seconds": slow["backward"], "exchange_seconds": exchange,
              "first_bucket_seconds": slow["first"], "exposed_seconds": slow["rest"], "exposed_share": slow["rest"] / exchange,
+             "bound_seconds": slow["bound"], "bound_share": slow["bound"] / exchange,
              "step_seconds": slow["step"], "step_seconds_without_network": free["step"]}]
 
 
-def backward_and_rest(trace, steps):
-    """Medians over the steps of both ranks' time lines: a phase begins and ends with the last rank. `first`: until the first bucket is complete."""
+def backward_and_rest(trace, steps, exchange):
+    """Medians over the steps of both ranks' time lines: a phase begins and ends with the last rank. `first`: until the first bucket is complete.
+
+    `bound`: what stays of an exchange of so many seconds that begins with each bucket as soon as it is complete, and never waits for anything else.
+    """
     ranks = [json.loads(path.read_text())["traceEvents"] for path in (trace, trace.with_suffix(".rank1.json"))]
-    found = {"backward": [], "first": [], "rest": [], "step": []}
+    found = {"backward": [], "first": [], "rest": [], "bound": [], "step": []}
     for step in range(WARM + 1, steps + 1):
         spans = [[one for one in rank if one["ph"] == "X" and one["args"]["step"] == step] for rank in ranks]
 
@@ -230,6 +234,12 @@ def backward_and_rest(trace, steps):
         found["backward"].append(ended - began)
         found["first"].append(first - began)
         found["rest"].append(over - ended)
+        ready = {}
+        for rank in spans:
+            for one in rank:
+                if one["name"] == "backward" and one["args"]["bucket"] >= 0:
+                    ready[one["args"]["bucket"]] = max(ready.get(one["args"]["bucket"], 0), (one["ts"] + one["dur"]) / 1e6)
+        found["bound"].append(max(at + exchange * (bucket + 1) / len(ready) for bucket, at in ready.items()) - ended)
         found["step"].append(over - min(one["ts"] for rank in spans for one in rank) / 1e6)
     return {name: statistics.median(values) for name, values in found.items()}
 

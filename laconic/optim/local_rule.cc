@@ -17,6 +17,7 @@ std::unique_ptr<Rule> make_inner(Bucket bucket) {
   if (name == kNoInner) return nullptr;
   bucket.alone = true;
   bucket.rest = nullptr;
+  bucket.conveyor = nullptr;  // ranks leave out what is absent here, not in step with each other
   return method_named(name).make_rule(bucket);
 }
 

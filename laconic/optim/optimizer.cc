@@ -76,8 +76,7 @@ class FlatOptimizer final : public Optimizer {
         conveyor_ = std::make_unique<Conveyor>(nodes_);
         beside_ = metered_->split(0);
       }
-      rest_ = std::make_unique<Rest>(model_, beside_ ? *beside_ : *metered_, beside_ != nullptr,
-                                     spacing_.fragments);
+      rest_ = std::make_unique<Rest>(model_, beside_ ? *beside_ : *metered_, spacing_.fragments);
     }
     shadow_.ranges = model_.ranges;
     shadow_.sums.resize(model_.ranges.size());
@@ -347,14 +346,16 @@ class FlatOptimizer final : public Optimizer {
     has_next_ = b > 0 && queue_->is_ready(b - 1);
     conveyor_->linger(true);
     step_bucket(b);
-    if (b == 0 || !rest_->all_have_next()) conveyor_->linger(false);
+    has_next_.reset();
+    if (!rest_->all_have_next() || b == 0) conveyor_->linger(false);
+    if (b == 0) rest_->release();
   }
   void step_bucket(int b) {
     wait_for_gradient(b);
     timeline_.set_bucket(b);
     if (step_.freezes) rule(b).freeze();
     if (defers()) {
-      if (conveyor_) rest_->announce(has_next_);
+      if (has_next_) rest_->announce(*has_next_);
       return rule(b).average(step_);
     }
     if (method_.spacing) {
@@ -580,7 +581,7 @@ class FlatOptimizer final : public Optimizer {
   std::unique_ptr<Tensors> tensors_;  // null: buckets move by themselves
   Step step_;
   bool begun_ = false, started_ = false;
-  bool has_next_ = false;  // the gradient of the bucket after the one that is worked on is here
+  std::optional<bool> has_next_;  // in work(): the gradient of the bucket after it is here
   Record record_{traffic_};
   ReplicaCheck replicas_{model_, config_.verify_every};
   Buffer<float> shared_;  // what is compared, where that is not in the model

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "laconic/core/error.h"
 
@@ -13,10 +14,9 @@ constexpr std::uint8_t kHasNext = 4;  // beside one of them
 
 }  // namespace
 
-Rest::Rest(const Model& model, Transport& transport, bool own_group, int fragments)
+Rest::Rest(const Model& model, Transport& transport, int fragments)
     : model_(model),
       transport_(transport),
-      own_group_(own_group),
       fragments_(fragments),
       absent_(model.ranges.size()),
       resting_(model.ranges.size()),
@@ -67,15 +67,16 @@ std::uint8_t Rest::announcement(int bucket) const noexcept {
   return none_left ? kNoneLeft : kNone;
 }
 
-std::span<const Piece> Rest::of(int bucket, bool local, bool has_next) {
+std::span<const Piece> Rest::of(int bucket, bool local, std::optional<bool> has_next) {
   const Bucket& here = buckets_[static_cast<std::size_t>(bucket)];
   if (local || transport_.size() == 1) {
     for (const Piece& piece : here.pieces) resting_[piece.range] = misses(here, piece.range, local);
     return pieces(bucket);
   }
   const std::uint8_t mine = announcement(bucket);
-  if (!announce(mine, has_next) || (own_group_ && mine != kSome)) return {};
+  if (!announce(mine, has_next.value_or(false)) || (has_next && mine != kSome)) return {};
   hear();
+  if (!has_next) release();
   if (std::ranges::any_of(all_, [](std::uint8_t one) { return (one & ~kHasNext) != kSome; }))
     return {};
   compare({&here, 1});
@@ -86,6 +87,7 @@ void Rest::announce(bool has_next) { announce(all_known_.load() ? kNoneLeft : kN
 
 bool Rest::announce(std::uint8_t what, bool has_next) {
   hear();
+  release();
   if (settled_) return false;
   announced_ = static_cast<std::uint8_t>(what | (has_next ? kHasNext : 0));
   transport_.post({.kind = Kind::kAllGather}, std::as_bytes(std::span(&announced_, 1)));
@@ -100,11 +102,15 @@ void Rest::hear() {
   all_.resize(static_cast<std::size_t>(transport_.size()));
   for (int r = 0; r < transport_.size(); ++r)
     all_[static_cast<std::size_t>(r)] = std::to_integer<std::uint8_t>(blocks[r].front());
-  transport_.retire();
+  to_release_ = true;
   settled_ =
       std::ranges::any_of(all_, [](std::uint8_t one) { return (one & ~kHasNext) == kNoneLeft; });
   all_have_next_ =
       std::ranges::all_of(all_, [](std::uint8_t one) { return (one & kHasNext) != 0; });
+}
+
+void Rest::release() {
+  if (std::exchange(to_release_, false)) transport_.retire();
 }
 
 bool Rest::all_have_next() {
@@ -116,6 +122,7 @@ void Rest::agree() { compare(buckets_); }
 
 // A range rests that is missed on all ranks.
 void Rest::compare(std::span<const Bucket> buckets) {
+  release();
   mine_.clear();
   for (const Bucket& bucket : buckets)
     for (const Piece& piece : bucket.pieces) mine_.push_back(misses(bucket, piece.range, false));

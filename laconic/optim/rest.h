@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,15 +30,14 @@ struct Lag {
 // Ranks agree bucket by bucket, in the order of the exchanges. Each announces in one byte whether
 // it misses a gradient in the bucket; only when all do, they compare which. A rank that misses none
 // in all buckets that are left announces that, and the step needs no further round. A rank that misses
-// none in the bucket knows the outcome: it hears the others later, where the group is its own.
+// none in the bucket knows the outcome, and may hear the others later.
 //
 // absent() and all_known() are called by the thread that drives the step, of() and agree() by the
 // one that works on buckets.
 class Rest {
  public:
-  // Both outlive the object. `own_group`: nobody else uses the transport. `fragments` of the model
-  // are exchanged at steps of their own.
-  Rest(const Model& model, Transport& transport, bool own_group, int fragments);
+  // Both outlive the object. `fragments` of the model are exchanged at steps of their own.
+  Rest(const Model& model, Transport& transport, int fragments);
   void add_bucket(std::size_t begin, std::size_t count, int fragment);
 
   void begin();
@@ -46,12 +46,16 @@ class Rest {
   void all_known() noexcept { all_known_.store(true); }
 
   // The pieces of the bucket that rest; valid until the next call. Collective unless `local`.
-  // `has_next`: the next bucket's gradient is here already.
-  std::span<const Piece> of(int bucket, bool local, bool has_next = false);
+  // `has_next`: the next bucket's gradient is here already. With it all_have_next() follows, and
+  // nobody else uses the transport until then.
+  std::span<const Piece> of(int bucket, bool local, std::optional<bool> has_next = {});
   // In its place, where pieces are compared for all buckets at once. Collective.
   void announce(bool has_next);
   // After either: all ranks had the next bucket, or some rank has all that are left.
   bool all_have_next();
+  // After the last bucket's exchange: waits until the others have heard this rank. Not before, since
+  // they may wait for that exchange first.
+  void release();
   // For steps whose buckets are all exchanged before anything is applied: this rank misses some
   // gradient; and, if all ranks do, which of them all miss. Then pieces(bucket) is known.
   bool misses_any() const noexcept;
@@ -108,7 +112,6 @@ class Rest {
 
   const Model& model_;
   Transport& transport_;
-  const bool own_group_;
   const int fragments_;
   std::vector<Bucket> buckets_;
   std::vector<std::uint8_t> absent_;   // of each range, in this step, on this rank
@@ -119,7 +122,8 @@ class Rest {
   std::atomic<bool> all_known_{false};
   bool settled_ = false;  // some rank misses nothing in the buckets that are left
   std::uint8_t announced_ = 0;
-  bool to_hear_ = false;  // what the others announced with it
+  bool to_hear_ = false;     // what the others announced with it
+  bool to_release_ = false;  // it was heard here
   bool all_have_next_ = false;
   std::int64_t changes_ = 0;
   std::vector<Piece> found_;
