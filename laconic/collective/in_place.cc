@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kSlice = std::size_t{2} << 20;
 // So short that a round costs more than adding all of it everywhere. Two ranks send the same bytes
 // either way, more ranks would send more.
-constexpr std::size_t kGathered = std::size_t{16} << 10, kTwoShort = std::size_t{1} << 10;
+constexpr std::size_t kGathered = std::size_t{4} << 10, kTwoShort = std::size_t{1} << 10;
 
 std::span<std::byte> bytes_of(float* first, std::size_t count) {
   return std::as_writable_bytes(std::span(first, count));

@@ -65,7 +65,7 @@ class MeanCost : public MeanTest {
   // Two ranks add a short vector in place, each of them all of it.
   static bool gathered(std::size_t elements) {
     return setting().sort.config.codec == "fp32" && setting().ranks == 2 && setting().flat() &&
-           elements <= std::size_t{16} << 10;
+           elements <= std::size_t{4} << 10;
   }
 
   static bool signs() { return setting().sort.random() || setting().sort.votes(); }
