@@ -21,6 +21,11 @@ Conveyor::Conveyor(const Nodes& nodes, std::size_t lag)
   ended_.reserve(kPlaces);
 }
 
+std::size_t Conveyor::lag_for(std::size_t longest_exchange, int useful_slices) {
+  const std::size_t slice = slice_elements(longest_exchange, longest_exchange, useful_slices);
+  return longest_exchange > slice ? Outbox::kLag : 1;
+}
+
 void Conveyor::carry(Pipeline& exchange) {
   release(kUnread);
   const int bucket = timeline_ ? timeline_->bucket() : -1;

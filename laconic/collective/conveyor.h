@@ -17,10 +17,11 @@ class Pipeline;
 // order. One thread at a time. Pipelines that use it are gone first.
 class Conveyor {
  public:
-  // In slices, of exchanges that overlap: the mean of one bucket waits for no more than the next.
-  static constexpr std::size_t kLag = 1;
+  // Of exchanges that overlap. Where each is one slice, a mean waits for no more than the next one;
+  // slices of longer ones come quickly, and more of them under way hide more of the latency.
+  static std::size_t lag_for(std::size_t longest_exchange, int useful_slices);
 
-  explicit Conveyor(const Nodes& nodes, std::size_t lag = kLag);
+  Conveyor(const Nodes& nodes, std::size_t lag);
 
   Channel& inside() noexcept { return inside_; }
   Channel& between() noexcept { return between_; }

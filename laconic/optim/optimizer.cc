@@ -73,7 +73,9 @@ class FlatOptimizer final : public Optimizer {
       // Paths are chosen by the time of one exchange, and a device has an order of its own.
       const bool overlaps = cuts.size() > 1 && device_->is_host() && !courier_ && !may_switch;
       if (overlaps && transport_.size() > 1) {
-        conveyor_ = std::make_unique<Conveyor>(nodes_);
+        const std::size_t longest = std::ranges::max(cuts, {}, &Cut::count).count;
+        conveyor_ = std::make_unique<Conveyor>(
+            nodes_, Conveyor::lag_for(longest, metered_->useful_slices()));
         beside_ = metered_->split(0);
       }
       rest_ = std::make_unique<Rest>(model_, beside_ ? *beside_ : *metered_, spacing_.fragments);

@@ -86,8 +86,10 @@ Forecast run(const Cluster& cluster, const Work& work, const Speeds& speeds,
              const MethodStep& method, int fragment = kAllFragments, bool overlaps = true) {
   const bool seldom = method_named(method.algorithm).spacing != nullptr;
   const auto buckets = buckets_of(work, method.spacing.fragments);
-  Rank rank(cluster, work, speeds, seldom ? kSlicesWhereSeldom : work.useful_slices,
-            overlaps && buckets.size() > 1 ? Conveyor::kLag : Outbox::kLag);
+  const int slices = seldom ? kSlicesWhereSeldom : work.useful_slices;
+  const std::size_t longest = std::ranges::max(buckets, {}, &Cut::count).count;
+  Rank rank(cluster, work, speeds, slices,
+            overlaps && buckets.size() > 1 ? Conveyor::lag_for(longest, slices) : Outbox::kLag);
   const bool others = method.topology == Topology::kAllReduce && method.step == Step::Kind::kDense;
   double arrival = 0, waiting = 0;  // of others: the bucket under way, and its update
   std::vector<double> ready = work.ready;

@@ -45,10 +45,12 @@ class Conveying : public MeanTest {
 TEST_P(Conveying, GivesTheBitsOfExchangesOneByOne) {
   run([](Transport& world, const Nodes& nodes) {
     const auto expected = means_of(world, nodes, nullptr);
-    Conveyor conveyor(nodes);
-    const auto means = means_of(world, nodes, &conveyor);
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      EXPECT_EQ(first_difference(means[i], expected[i]), "") << "vector " << i;
+    for (const std::size_t lag : {std::size_t{1}, Outbox::kLag}) {
+      Conveyor conveyor(nodes, lag);
+      const auto means = means_of(world, nodes, &conveyor);
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        EXPECT_EQ(first_difference(means[i], expected[i]), "") << "vector " << i << ", lag " << lag;
+    }
   });
 }
 
@@ -58,7 +60,7 @@ TEST_P(Conveying, BeginsTheNextBeforeThisOneEnds) {
   run([](Transport& world, const Nodes& nodes) {
     constexpr float kUntouched = 77;
     HostDevice device(1);
-    Conveyor conveyor(nodes);
+    Conveyor conveyor(nodes, 1);
     MeanConfig config = setting().config(1000);
     config.conveyor = &conveyor;
     const auto one = make_mean(config, nodes, device), two = make_mean(config, nodes, device);

@@ -43,7 +43,7 @@ std::vector<MethodStep> methods() {
 
 // An exchange overlaps with the next one's where that is ready: a faster link, or a backward pass,
 // may leave one fewer that does.
-constexpr double kOverlaps = 1.01;
+constexpr double kOverlaps = 1.02;
 
 class EveryMethod : public ::testing::TestWithParam<std::size_t> {
  protected:
