@@ -113,14 +113,8 @@ class OneMean {
 
   // Memory of the host, or through a copy on a device that has its own.
   void reduce(Floats values) {
-    if (device_->is_host() || values.size() != copy_.size()) {  // the latter is refused
-      try {
-        return mean_->reduce(span_of(values));
-      } catch (...) {
-        new Floats(values);  // for good: another rank may still write to it
-        throw;
-      }
-    }
+    if (values.size() != mean_->elements()) return mean_->reduce(span_of(values));  // refused
+    if (device_->is_host()) return reduce_here(values);
     device_->follow_caller(nullptr);
     device_->release();
     device_->bring(values.data(), copy_.data(), copy_.span().size_bytes());
@@ -145,6 +139,14 @@ class OneMean {
   }
 
  private:
+  void reduce_here(const Floats& values) {
+    try {
+      mean_->reduce(span_of(values));
+    } catch (...) {
+      new Floats(values);  // for good: another rank may still write to it
+      throw;
+    }
+  }
   void reduce_in_order(std::span<float> values) {
     device_->mark(0);
     device_->wait(0);

@@ -11,7 +11,8 @@
 namespace laconic::python {
 
 // A Transport whose bytes are moved by a Python object, laconic.transport.Group: rank, size, host and
-// timeout; post(kind, root, address, bytes, into: 0 or where gathered blocks go), arrive() -> the address of the blocks, which lie one
+// timeout; post(kind, root, address, bytes, into), where `into` is 0 or the place that gathered blocks
+// are wanted at; arrive() -> the address of the blocks, which lie one
 // after the other (one for all ranks after a broadcast), and that of the own one where it lies
 // elsewhere, else 0; split(color), interrupt(exception). Any
 // thread may call; the interpreter's lock is taken for each call only. What Python raises becomes

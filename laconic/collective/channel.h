@@ -79,4 +79,15 @@ class Outbox {
   Slot slots_[kSlots];
 };
 
+// Calls work(phase, slice) for every slice and phase, each phase as many slices behind the one before
+// it as an Outbox allows for.
+template <typename Work>
+void in_turns(std::size_t slices, std::size_t phases, const Work& work) {
+  for (std::size_t tick = 0; tick < slices + (phases - 1) * Outbox::kLag; ++tick)
+    for (std::size_t phase = 0; phase < phases; ++phase) {
+      const std::size_t late = phase * Outbox::kLag;
+      if (tick >= late && tick - late < slices) work(phase, tick - late);
+    }
+}
+
 }  // namespace laconic::inline collective

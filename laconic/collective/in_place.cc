@@ -91,15 +91,10 @@ InPlace::Slice InPlace::slice(std::size_t index, float* values) {
 void InPlace::exchange(float* values) {
   const std::size_t left = elements() - whole_;
   if (left > 0) std::memcpy(rest_.data(), values + whole_, 4 * left);
-  for (std::size_t tick = 0; tick < slices_ + 2 * Outbox::kLag; ++tick) {
-    const auto at = [&](std::size_t phase, auto work) {
-      if (tick >= phase * Outbox::kLag && tick - phase * Outbox::kLag < slices_)
-        work(tick - phase * Outbox::kLag);
-    };
-    at(0, [&](std::size_t index) { send(index, slice(index, values)); });
-    at(1, [&](std::size_t index) { combine(index, slice(index, values)); });
-    at(2, [&](std::size_t index) { receive(slice(index, values)); });
-  }
+  in_turns(slices_, 3, [&](std::size_t phase, std::size_t index) {
+    const Slice at = slice(index, values);
+    phase == 0 ? send(index, at) : phase == 1 ? combine(index, at) : receive(at);
+  });
   channel_.finish();
   if (left > 0) std::memcpy(values + whole_, rest_.data(), 4 * left);
 }

@@ -156,15 +156,12 @@ void SingleRound::exchange(const Source& source, const Sink& sink, const Round& 
   if (config_.conveyor) config_.conveyor->drain();
   ++sequence_;
   draw_ = draw_of(config_, round, nodes_.world->rank());
-  const std::size_t last = hierarchical() ? 2 * Outbox::kLag : Outbox::kLag;
-  for (std::size_t tick = 0; tick < dealing_.slices + last; ++tick) {
-    if (tick < dealing_.slices) encode(tick, source);
-    if (hierarchical() && tick >= Outbox::kLag && tick - Outbox::kLag < dealing_.slices) {
-      const std::size_t late = tick - Outbox::kLag;
-      forwarded_.forward(late, between_, dealing_.message_size(late));
-    }
-    if (tick >= last) decode(tick - last, sink);
-  }
+  in_turns(dealing_.slices, hierarchical() ? 3 : 2, [&](std::size_t phase, std::size_t index) {
+    if (phase == 0) return encode(index, source);
+    if (phase == 1 && hierarchical())
+      return forwarded_.forward(index, between_, dealing_.message_size(index));
+    decode(index, sink);
+  });
   sent_.rest();
   forwarded_.rest();
   between_.finish();

@@ -76,7 +76,7 @@ void LocalRule::step(const Step& step) {
   due() = static_cast<double>(step.t + step.delay);
   copy(bucket_.x, snapshot_.span());
   keep_resting();
-  round_ = {.step = static_cast<std::uint64_t>(step.t), .live = masked({})};
+  round_ = round_of(step);
   bucket_.device->settle();  // the courier's device reads the snapshot
   bucket_.courier->post(bucket_.index);
   if (step.delay == 0) finish(Follow::kEqual);

@@ -573,9 +573,8 @@ class FlatOptimizer final : public Optimizer {
   Counters counters_;
   Shadow shadow_;
   std::unique_ptr<Conveyor> conveyor_;  // null: buckets are exchanged one after the other
-  std::unique_ptr<Transport>
-      beside_;                  // for what ranks tell each other while exchanges are under way
-  std::unique_ptr<Rest> rest_;  // null: every range has a gradient in every step
+  std::unique_ptr<Transport> beside_;   // for announcements while exchanges are under way
+  std::unique_ptr<Rest> rest_;          // null: every range has a gradient in every step
   std::vector<Bucket> buckets_;
   std::vector<bool> taken_;          // in this step: the device knows of the bucket's gradient
   std::vector<int> first_of_group_;  // its first bucket

@@ -39,7 +39,7 @@ void StepQueue::ready(int bucket, bool now) {
 
 bool StepQueue::is_ready(int bucket) {
   std::lock_guard lock(mutex_);
-  return all_ready_ || ready_[static_cast<std::size_t>(bucket)];
+  return has(bucket);
 }
 
 void StepQueue::finish() {
@@ -61,10 +61,7 @@ void StepQueue::finish() {
 void StepQueue::loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] {
-      return stop_ ||
-             (started_ && next_ >= 0 && (all_ready_ || ready_[static_cast<std::size_t>(next_)]));
-    });
+    changed_.wait(lock, [this] { return stop_ || (started_ && next_ >= 0 && has(next_)); });
     if (stop_) return;
     run(lock);
     changed_.notify_all();
@@ -73,7 +70,7 @@ void StepQueue::loop() {
 
 // As far as buckets are ready.
 void StepQueue::run(std::unique_lock<std::mutex>& lock) {
-  while (next_ >= 0 && !stop_ && (all_ready_ || ready_[static_cast<std::size_t>(next_)])) {
+  while (next_ >= 0 && !stop_ && has(next_)) {
     const int bucket = next_;
     lock.unlock();
     std::exception_ptr error;

@@ -36,6 +36,8 @@ class StepQueue {
 
   void loop();
   void run(std::unique_lock<std::mutex>& lock);
+  // With the mutex.
+  bool has(int bucket) const { return all_ready_ || ready_[static_cast<std::size_t>(bucket)]; }
 
   const std::function<void(int)> work_;
   const std::function<void()> idle_;

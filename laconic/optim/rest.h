@@ -29,8 +29,8 @@ struct Lag {
 //
 // Ranks agree bucket by bucket, in the order of the exchanges. Each announces in one byte whether
 // it misses a gradient in the bucket; only when all do, they compare which. A rank that misses none
-// in all buckets that are left announces that, and the step needs no further round. A rank that misses
-// none in the bucket knows the outcome, and may hear the others later.
+// in all buckets that are left announces that, and the step needs no further round. A rank that
+// misses none in the bucket knows the outcome, and may hear the others later.
 //
 // absent() and all_known() are called by the thread that drives the step, of() and agree() by the
 // one that works on buckets.

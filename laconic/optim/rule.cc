@@ -223,12 +223,12 @@ void compare(Shadow& shadow, std::size_t begin, std::span<const float> exact,
 void Rule::begin_exchange(Mean& mean, const Source& source, const Sink& sink, const Step& step,
                           std::span<const float> live) {
   if (bucket_.shadow->on) return exchange(mean, source, sink, step, live);
-  mean.begin(source, sink, {.step = static_cast<std::uint64_t>(step.t), .live = masked(live)});
+  mean.begin(source, sink, round_of(step, live));
 }
 
 void Rule::exchange(Mean& mean, const Source& source, const Sink& sink, const Step& step,
                     std::span<const float> live) {
-  const Round round{.step = static_cast<std::uint64_t>(step.t), .live = masked(live)};
+  const Round round = round_of(step, live);
   if (!bucket_.shadow->on) return mean.exchange(source, sink, round);
   if (!exact_) {
     exact_ = make_exact();

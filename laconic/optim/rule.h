@@ -153,8 +153,11 @@ class Rule {
   // Coded means ask again for bad blocks and count them; exact ones of groups that are not
   // compressed are counted here.
   Counter* exact_bad() { return bucket_.group.compress ? nullptr : &bad_; }
-  // `live` without what rests; valid until the next step that has something resting.
-  std::span<const float> masked(std::span<const float> live = {});
+  // Of this step, of what is live and does not rest; valid until the next step that has something
+  // resting.
+  Round round_of(const Step& step, std::span<const float> live = {}) {
+    return {.step = static_cast<std::uint64_t>(step.t), .live = masked(live)};
+  }
   std::span<const Piece> resting() const noexcept { return resting_; }
   // In the middle of a step: what rests is as it was before the step.
   void put_back_resting() {
@@ -174,6 +177,8 @@ class Rule {
   std::unique_ptr<SwitchingMean> make_switching(std::span<const Path> paths,
                                                 std::span<float> pending, Feedback feedback) const;
   void around(std::span<const Piece> resting, FunctionRef<void()> work);
+  // `live` without what rests.
+  std::span<const float> masked(std::span<const float> live);
 
   SwitchingMean *switching_ = nullptr, *dense_switching_ = nullptr;
   Counter bad_{0};

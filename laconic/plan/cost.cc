@@ -101,8 +101,8 @@ Forecast run(const Cluster& cluster, const Work& work, const Speeds& speeds,
     const std::size_t elements = buckets[b].count;
     const bool rests = fragment != kAllFragments && buckets[b].fragment != fragment;
     rank.wait_for_backward(ready[b]);
-    // What ranks tell each other at the beginning of a bucket while some backward pass goes on.
-    const double told = rank.has(1) ? 0 : rank.now() + cluster.slowest().latency_seconds;
+    // Ranks announce what they have with each bucket while some backward pass goes on.
+    const double heard = rank.has(1) ? 0 : rank.now() + cluster.slowest().latency_seconds;
     const bool has_next = overlaps && b + 1 < buckets.size() && rank.has(ready[b + 1]);
     if (method.step == Step::Kind::kSilent || rests) {
       rank.code(cost_of(speeds, method).local * static_cast<double>(elements));
@@ -115,7 +115,7 @@ Forecast run(const Cluster& cluster, const Work& work, const Speeds& speeds,
     } else {
       exchange(rank, method, elements);
       if (method.momentum) exchange(rank, momentum_of(method), elements);
-      rank.wait_until(told);
+      rank.wait_until(heard);
       if (!has_next || method.momentum) rank.drain();
     }
   }

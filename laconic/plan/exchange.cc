@@ -203,16 +203,6 @@ class Collectives {
 
 std::size_t times(int count, std::size_t size) { return static_cast<std::size_t>(count) * size; }
 
-// Calls work(slice) in the phases' turns, as SingleRound::exchange does.
-template <typename Work>
-void in_turns(std::size_t slices, std::size_t phases, const Work& work) {
-  for (std::size_t tick = 0; tick < slices + (phases - 1) * Outbox::kLag; ++tick)
-    for (std::size_t phase = 0; phase < phases; ++phase) {
-      const std::size_t late = phase * Outbox::kLag;
-      if (tick >= late && tick - late < slices) work(phase, tick - late);
-    }
-}
-
 // The exchange of a Pipeline: what it costs, and when messages arrive.
 class PipelinePlan {
  public:

@@ -62,8 +62,8 @@ double all_reduce(Rank& rank, const MethodStep& method, std::size_t elements);
 // What a rank computes for it.
 double all_reduce_coding(const Speeds& speeds, const MethodStep& method, std::size_t elements);
 
-// Appends the exchange of one bucket to the rank's time, but for what waits for drain(). REQUIRES: neither silent nor an
-// all-reduce.
+// Appends the exchange of one bucket to the rank's time, but for what waits for drain(). REQUIRES:
+// neither silent nor an all-reduce.
 void exchange(Rank& rank, const MethodStep& method, std::size_t elements);
 
 // Of its method, as measured.

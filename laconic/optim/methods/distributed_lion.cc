@@ -29,8 +29,7 @@ class DistributedLion final : public Rule {
         *mean_, votes,
         SignUpdate{static_cast<float>(lr()), static_cast<float>(decay()), bucket_.x.data()}, step);
     if (sync_ && step.t % bucket_.config->momentum_sync_every == 0)
-      sync_->exchange(Values{m_.data()}, Store{m_.data()},
-                      {.step = static_cast<std::uint64_t>(step.t), .live = masked()});
+      sync_->exchange(Values{m_.data()}, Store{m_.data()}, round_of(step));
   }
 
   std::vector<State> state() override { return {{"m", m_.span(), Spread::kMean}}; }
