@@ -156,9 +156,8 @@ void draw_moments(Arrays& a) {
 
 void sign_step(Arrays& a) {
   const std::uint8_t active[8] = {255, 255, 255, 255, 255, 255, 255, 255};
-  for_each_run(a, [&](std::size_t i, std::size_t count) {
-    k::signs_to_floats(a.bits.data() + i / 8, active, count, tile);
-    k::birder_update(1e-4F, 1.0F, tile, a.x.data() + i, count);
+  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+    k::sign_update(1e-4F, 1.0F, a.bits.data() + i / 8, active, a.x.data() + i, count);
   });
 }
 
@@ -173,9 +172,10 @@ void move_by_tensor(Arrays& a) {
   constexpr k::TrustStep step{1.0F, 1.0F, 1e-8F, 0.01F, 1e-5F};
   double x = 0, u = 0;
   for_each_tile(a, [&](std::size_t i, std::size_t count) {
-    k::trust_direction(step, a.m.data() + i, a.v.data() + i, a.x.data() + i, tile, count);
-    u += static_cast<double>(k::sum_of_squares(tile, count));
-    x += static_cast<double>(k::sum_of_squares(a.x.data() + i, count));
+    k::Lanes of_u, of_x;
+    k::trust_squares(step, a.m.data() + i, a.v.data() + i, a.x.data() + i, count, 0, of_u, of_x);
+    u += static_cast<double>(k::fold(of_u));
+    x += static_cast<double>(k::fold(of_x));
   });
   const auto rate = static_cast<float>(u > 0 ? std::min(1e-4, 1e-6 * x / u) : 1e-4);
   for_each_tile(a, [&](std::size_t i, std::size_t count) {
@@ -192,7 +192,7 @@ void adam_by_tensor(Arrays& a) {
 }
 
 void decode_momentum_by_tensor(Arrays& a) {
-  for_each_tile(a, [&](std::size_t i, std::size_t count) {
+  for_each_run(a, [&](std::size_t i, std::size_t count) {
     k::Lanes unused;
     k::decode({a.scales[i / kTile], a.bits.data() + i / 8}, count, tile);
     k::measure(tile, nullptr, a.v.data() + i, count, k::Norm::kL1, a.m.data() + i, unused);
@@ -216,8 +216,9 @@ void signed_momentum(Arrays& a) {
 
 void vote_moments(Arrays& a) {
   for_each_tile(a, [&](std::size_t i, std::size_t count) {
-    if (finite_gradient(a, i, count) == nullptr) return;
-    k::lion_votes(kMoments, {}, a.g.data() + i, a.m.data() + i, count, a.bits.data() + i / 8);
+    std::uint64_t active;
+    k::lion_votes(kMoments, {}, a.g.data() + i, a.m.data() + i, count, a.bits.data() + i / 8,
+                  &active);
   });
 }
 

@@ -215,11 +215,12 @@ std::vector<Case> cases(KernelArrays& a) {
        [=](std::size_t i, std::size_t n) {
          k::one_bit_apply(step, g + i, m + i, v + i, x + i, n);
        }},
-      {"trust_direction",
+      {"trust_squares",
        kStreaming,
-       {.reads = {m, v, x}, .writes = {e}},
+       {.reads = {m, v, x}},
        [=](std::size_t i, std::size_t n) {
-         k::trust_direction(trust, m + i, v + i, x + i, e + i, n);
+         k::Lanes of_u, of_x;
+         k::trust_squares(trust, m + i, v + i, x + i, n, 0, of_u, of_x);
        }},
       {"trust_apply",
        kStreaming,
@@ -254,6 +255,12 @@ std::vector<Case> cases(KernelArrays& a) {
        kStreaming,
        {.reads = {g}, .updates = {x}},
        [=](std::size_t i, std::size_t n) { k::birder_update(1e-4F, 1.0F, g + i, x + i, n); }},
+      {"sign_update",
+       kStreaming,
+       {.updates = {x}, .bits_in = bits},
+       [=, &a](std::size_t i, std::size_t n) {
+         k::sign_update(1e-4F, 1.0F, bits + i / 8, a.active.data() + i / 64 / 8, x + i, n);
+       }},
       {"draw",
        kCompute,
        {.reads = {m, v}, .bits_out = coded},
@@ -275,8 +282,8 @@ std::vector<Case> cases(KernelArrays& a) {
        kStreaming,
        {.reads = {g}, .updates = {m}, .bits_out = coded},
        [=](std::size_t i, std::size_t n) {
-         if (!k::all_finite(g + i, n)) return;
-         k::lion_votes(moments, {}, g + i, m + i, n, coded + i / 8);
+         std::uint64_t active;
+         k::lion_votes(moments, {}, g + i, m + i, n, coded + i / 8, &active);
        }},
       {"vote_4",
        kStreaming,

@@ -62,15 +62,16 @@ bool leave_out(Counter* exact_bad) {
   return true;
 }
 
-// The activity of `count` elements from `begin` on. update(begin, count, word) gives that of what is
-// finite, which begins with word `word` of the tile; the rest is counted, and its `bits` (null: none)
-// are 0. Bad blocks are found one by one where they are made of whole words of the tile.
+// The activity of `count` elements from `begin` on. update(begin, count, word, activity) gives that
+// of what begins with word `word` of the tile, or is false and changes nothing where that is not
+// finite; this is counted, and its `bits` (null: none) are 0. Bad blocks are found one by one where
+// they are made of whole words of the tile.
 template <typename Update>
-std::uint64_t activity_of(const BadBlocks& bad, const float* g, const Tile& tile,
-                          std::uint8_t* bits, std::size_t begin, std::size_t count,
-                          const Update& update) {
+std::uint64_t activity_of(const BadBlocks& bad, const Tile& tile, std::uint8_t* bits,
+                          std::size_t begin, std::size_t count, const Update& update) {
   const std::size_t word = (begin - tile.begin) / kWord;
-  if (kernels::all_finite(g + begin, count)) return update(begin, count, word) << word;
+  std::uint64_t finite = 0;
+  if (update(begin, count, word, &finite)) return finite << word;
   if (bad.block == 0 || count <= bad.block || kTile % bad.block != 0) {
     note(bad);
     if (bits) std::memset(bits + 8 * word, 0, (count + kWord - 1) / kWord * 8);
@@ -78,29 +79,32 @@ std::uint64_t activity_of(const BadBlocks& bad, const float* g, const Tile& tile
   }
   std::uint64_t active = 0;
   for_each_block(bad.block, begin, count, [&](std::size_t at, std::size_t n) {
-    active |= activity_of(bad, g, tile, bits, at, n, update);
+    active |= activity_of(bad, tile, bits, at, n, update);
   });
   return active;
 }
 
 std::uint64_t update_moments(const SignMoments& source, const Tile& tile) {
   static const kernels::Draw kNone;
-  return activity_of(source.bad, source.g, tile, tile.draw ? tile.bits : nullptr, tile.begin,
-                     tile.count, [&](std::size_t begin, std::size_t count, std::size_t word) {
-                       return kernels::birder_moments(source.step, source.g + begin,
-                                                      source.m + begin, source.b + begin, count,
-                                                      tile.draw ? *tile.draw : kNone, begin,
-                                                      tile.draw ? tile.wanted >> word : 0,
-                                                      tile.draw ? tile.bits + 8 * word : nullptr);
-                     });
+  return activity_of(
+      source.bad, tile, tile.draw ? tile.bits : nullptr, tile.begin, tile.count,
+      [&](std::size_t begin, std::size_t count, std::size_t word, std::uint64_t* active) {
+        if (!kernels::all_finite(source.g + begin, count)) return false;
+        *active = kernels::birder_moments(source.step, source.g + begin, source.m + begin,
+                                          source.b + begin, count, tile.draw ? *tile.draw : kNone,
+                                          begin, tile.draw ? tile.wanted >> word : 0,
+                                          tile.draw ? tile.bits + 8 * word : nullptr);
+        return true;
+      });
 }
 
 std::uint64_t update_votes(const LionVotes& source, const Tile& tile, std::uint8_t* bits) {
-  return activity_of(source.bad, source.g, tile, bits, tile.begin, tile.count,
-                     [&](std::size_t begin, std::size_t count, std::size_t word) {
-                       return kernels::lion_votes(source.step, source.ties, source.g + begin,
-                                                  source.m + begin, count, bits + 8 * word);
-                     });
+  return activity_of(
+      source.bad, tile, bits, tile.begin, tile.count,
+      [&](std::size_t begin, std::size_t count, std::size_t word, std::uint64_t* active) {
+        return kernels::lion_votes(source.step, source.ties, source.g + begin, source.m + begin,
+                                   count, bits + 8 * word, active);
+      });
 }
 
 // Of the words of a tile, as bytes.

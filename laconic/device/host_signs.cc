@@ -152,6 +152,14 @@ void HostDevice::count(const CountSigns& job) {
 
 void HostDevice::read(const ReadSigns& job) {
   const Range& range = job.range;
+  const auto* update = std::get_if<SignUpdate>(&job.sink);
+  if (update && job.planes == 0)
+    return for_each_piece(
+        pool_, range.begin, range.count, kTile, [&](std::size_t begin, std::size_t count, int) {
+          const std::size_t at = begin - range.begin;
+          kernels::sign_update(update->lr, update->decay, job.bits + at / 8,
+                               job.extras + at / kWord / 8, update->x + begin, count);
+        });
   const auto read_run = [&](std::size_t begin, std::size_t count, float* out) {
     const std::size_t at = begin - range.begin, word = at / kWord;
     if (job.planes > 0) {

@@ -89,11 +89,18 @@ void FromBf16(const std::uint16_t* in, std::size_t count, float* out) {
 // As integers, |g| orders like the floats, and NaN and Inf lie above all others.
 bool AllFinite(const float* g, std::size_t count) {
   const hn::RebindToSigned<Full> di;
-  auto largest = hn::Zero(di);
+  const auto size = [=](std::size_t i) HWY_ATTR {
+    return hn::BitCast(di, hn::Abs(hn::LoadU(Full(), g + i)));
+  };
+  auto largest = hn::Zero(di), other = largest;  // two, so that they need not wait for each other
   std::int32_t largest_in_tail = 0;
   std::size_t i = 0;
-  for (; i + kWidth <= count; i += kWidth)
-    largest = hn::Max(largest, hn::BitCast(di, hn::Abs(hn::LoadU(Full(), g + i))));
+  for (; i + 4 * kWidth <= count; i += 4 * kWidth) {
+    largest = hn::Max(largest, hn::Max(size(i), size(i + kWidth)));
+    other = hn::Max(other, hn::Max(size(i + 2 * kWidth), size(i + 3 * kWidth)));
+  }
+  for (; i + kWidth <= count; i += kWidth) largest = hn::Max(largest, size(i));
+  largest = hn::Max(largest, other);
   for (; i < count; ++i) {
     const hn::RebindToSigned<One> d1;
     const std::int32_t bits = hn::GetLane(hn::BitCast(d1, hn::Abs(hn::LoadU(One(), g + i))));

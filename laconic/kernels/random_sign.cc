@@ -197,13 +197,15 @@ HWY_INLINE bool moments_word(BirderMoments s, const float* g, float* m, float* b
                              const std::uint16_t* pieces, std::uint8_t* bits) {
   const bool any = any_nonzero(count, [&](auto d, std::size_t i) HWY_ATTR {
     const auto keep = hn::Set(d, s.beta), take = hn::Set(d, s.one_minus_beta);
-    prefetch_gradient(g, i);
-    prefetch_moment(m, i);
-    prefetch_moment(b, i);
+    // A gradient is looked through before its moments are updated, tile by tile: it is asked for a
+    // tile ahead.
+    prefetch_ahead<4096, true>(g, i);
+    prefetch_ahead<512, true>(m, i);
+    prefetch_ahead<512, true>(b, i);
     const auto gradient = hn::LoadU(d, g + i);
-    const auto size = hn::Abs(gradient);
-    auto mean = hn::Add(hn::Mul(keep, hn::LoadU(d, m + i)), hn::Mul(take, gradient));
-    auto bound = hn::Add(hn::Mul(keep, hn::LoadU(d, b + i)), hn::Mul(take, size));
+    const auto taken = hn::Mul(take, gradient);
+    auto mean = hn::Add(hn::Mul(keep, hn::LoadU(d, m + i)), taken);
+    auto bound = hn::Add(hn::Mul(keep, hn::LoadU(d, b + i)), hn::Abs(taken));
     const auto gone = hn::Lt(bound, hn::Set(d, kSmallestBound));
     mean = hn::IfThenZeroElse(gone, mean);
     bound = hn::IfThenZeroElse(gone, bound);
@@ -341,16 +343,41 @@ void Redraw(const Draw& draw, std::uint64_t begin, const std::uint8_t* counts,
   });
 }
 
-void SignsToFloats(const std::uint8_t* bits, const std::uint8_t* active, std::size_t count,
-                   float* out) {
+// use(d, i, sign): +1 or -1 by the bit of element i; +0 where its word is inactive.
+template <class Use>
+HWY_INLINE void for_each_sign(const std::uint8_t* bits, const std::uint8_t* active,
+                              std::size_t count, const Use& use) {
   for_each_word(count, [&](std::size_t w, std::size_t at, auto n) HWY_ATTR {
     const float unit = (active[w / 8] >> (w % 8) & 1) != 0 ? 1.0F : 0.0F;
-    for_each(n, [&](auto d, std::size_t i) HWY_ATTR {
-      // 0 - unit, not -unit: an inactive word is +0 throughout.
-      const auto minus = hn::Sub(hn::Zero(d), hn::Set(d, unit));
-      const auto sign = load_bits(d, bits + w * 8, i);
-      hn::StoreU(hn::IfThenElse(sign, hn::Set(d, unit), minus), d, out + at + i);
-    });
+    const float minus = 0.0F - unit;  // not -unit: an inactive word is +0 throughout
+    const std::uint8_t* of_word = bits + w * 8;
+    if constexpr (std::is_same_v<decltype(n), std::size_t>) {
+      for_each(n, [&](auto d, std::size_t i) HWY_ATTR {
+        const auto sign = load_bits(d, of_word, i);
+        use(d, at + i, hn::IfThenElse(sign, hn::Set(d, unit), hn::Set(d, minus)));
+      });
+    } else {
+      const Full d;
+      for (std::size_t i = 0; i < kWord; i += 4 * kWidth)
+        choose_by_bits(of_word, i, hn::Set(d, unit), hn::Set(d, minus),
+                       [&](std::size_t k, Vector sign)
+                           HWY_ATTR { use(d, at + i + k * kWidth, sign); });
+    }
+  });
+}
+
+void SignsToFloats(const std::uint8_t* bits, const std::uint8_t* active, std::size_t count,
+                   float* out) {
+  for_each_sign(bits, active, count, [=](auto d, std::size_t i, auto sign) HWY_ATTR {
+    hn::StoreU(sign, d, out + i);
+  });
+}
+
+void SignUpdate(float lr, float decay, const std::uint8_t* bits, const std::uint8_t* active,
+                float* x, std::size_t count) {
+  for_each_sign(bits, active, count, [=](auto d, std::size_t i, auto sign) HWY_ATTR {
+    const auto kept = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, decay));
+    hn::StoreU(hn::Sub(kept, hn::Mul(hn::Set(d, lr), sign)), d, x + i);
   });
 }
 
@@ -414,6 +441,7 @@ HWY_EXPORT(DrawSigns);
 HWY_EXPORT(BirderMomentsStep);
 HWY_EXPORT(Redraw);
 HWY_EXPORT(SignsToFloats);
+HWY_EXPORT(SignUpdate);
 HWY_EXPORT(CountsToFloats);
 HWY_EXPORT(RatioToBf16);
 HWY_EXPORT(Ratio);
@@ -436,6 +464,10 @@ void redraw(const Draw& draw, std::uint64_t begin, const std::uint8_t* counts,
 void signs_to_floats(const std::uint8_t* bits, const std::uint8_t* active, std::size_t count,
                      float* out) noexcept {
   HWY_DYNAMIC_DISPATCH(SignsToFloats)(bits, active, count, out);
+}
+void sign_update(float lr, float decay, const std::uint8_t* bits, const std::uint8_t* active,
+                 float* x, std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(SignUpdate)(lr, decay, bits, active, x, count);
 }
 void counts_to_floats(const std::uint8_t* counts, const std::uint16_t* voters, int planes,
                       std::size_t count, float* out) noexcept {

@@ -38,6 +38,10 @@ void redraw(const Draw& draw, std::uint64_t begin, const std::uint8_t* counts,
 void signs_to_floats(const std::uint8_t* bits, const std::uint8_t* active, std::size_t count,
                      float* out) noexcept;
 
+// x = x*decay - lr*r, r as above.
+void sign_update(float lr, float decay, const std::uint8_t* bits, const std::uint8_t* active,
+                 float* x, std::size_t count) noexcept;
+
 // out = 2*count/voters - 1, and 0 where voters is 0.
 void counts_to_floats(const std::uint8_t* counts, const std::uint16_t* voters, int planes,
                       std::size_t count, float* out) noexcept;

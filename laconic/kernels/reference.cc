@@ -217,10 +217,19 @@ void redraw(const Draw& draw, std::uint64_t begin, const std::uint8_t* counts,
   }
 }
 
+static float sign_at(const std::uint8_t* bits, const std::uint8_t* active, std::size_t k) {
+  return !bit_of(active, k / 64) ? 0.0F : bit_of(bits, k) ? 1.0F : -1.0F;
+}
+
 void signs_to_floats(const std::uint8_t* bits, const std::uint8_t* active, std::size_t count,
                      float* out) noexcept {
+  for (std::size_t k = 0; k < count; ++k) out[k] = sign_at(bits, active, k);
+}
+
+void sign_update(float lr, float decay, const std::uint8_t* bits, const std::uint8_t* active,
+                 float* x, std::size_t count) noexcept {
   for (std::size_t k = 0; k < count; ++k)
-    out[k] = !bit_of(active, k / 64) ? 0.0F : bit_of(bits, k) ? 1.0F : -1.0F;
+    x[k] = signed_step(lr, decay, sign_at(bits, active, k), x[k]);
 }
 
 void counts_to_floats(const std::uint8_t* counts, const std::uint16_t* voters, int planes,
@@ -356,9 +365,13 @@ void zero_one_sync(const AdamStep& step, float inverse_gain, const float* mean, 
         pending_sync(step, inverse_gain, mean[k], v[k], x_sync[k], m != nullptr ? m + k : nullptr);
 }
 
-void trust_direction(const TrustStep& step, const float* m, const float* v, const float* x,
-                     float* u, std::size_t count) noexcept {
-  for (std::size_t k = 0; k < count; ++k) u[k] = trust_direction_of(step, m[k], v[k], x[k]);
+void trust_squares(const TrustStep& step, const float* m, const float* v, const float* x,
+                   std::size_t count, std::size_t at, Lanes& of_u, Lanes& of_x) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    const float u = trust_direction_of(step, m[k], v[k], x[k]);
+    of_u.lane[(at + k) % 16] += u * u;
+    of_x.lane[(at + k) % 16] += x[k] * x[k];
+  }
 }
 
 void trust_apply(const TrustStep& step, float rate, const float* m, const float* v, float* x,

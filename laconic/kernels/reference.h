@@ -59,6 +59,8 @@ void redraw(const Draw& draw, std::uint64_t begin, const std::uint8_t* counts,
             std::uint8_t* bits) noexcept;
 void signs_to_floats(const std::uint8_t* bits, const std::uint8_t* active, std::size_t count,
                      float* out) noexcept;
+void sign_update(float lr, float decay, const std::uint8_t* bits, const std::uint8_t* active,
+                 float* x, std::size_t count) noexcept;
 void counts_to_floats(const std::uint8_t* counts, const std::uint16_t* voters, int planes,
                       std::size_t count, float* out) noexcept;
 void ratio_to_bf16(const float* m, const float* b, std::size_t count, std::uint16_t* out) noexcept;
@@ -68,8 +70,8 @@ std::uint64_t activity(const float* values, std::size_t count) noexcept;
 // vote.h
 void lion_step(const LionStep& step, const float* g, float* m, float* x,
                std::size_t count) noexcept;
-std::uint64_t lion_votes(const LionMoments& step, Ties ties, const float* g, float* m,
-                         std::size_t count, std::uint8_t* bits) noexcept;
+bool lion_votes(const LionMoments& step, Ties ties, const float* g, float* m, std::size_t count,
+                std::uint8_t* bits, std::uint64_t* active) noexcept;
 void vote(Ties ties, const float* c, std::size_t count, std::uint8_t* bits) noexcept;
 std::uint64_t majority(Ties ties, const std::uint8_t* const* bits,
                        const std::uint8_t* const* active, int ranks, std::size_t words,
@@ -110,8 +112,8 @@ void zero_one_local(const AdamStep& step, float shrink, const float* g, float* m
                     float* pending, float* x, std::size_t count) noexcept;
 void zero_one_sync(const AdamStep& step, float inverse_gain, const float* mean, float* m,
                    const float* v, float* x_sync, float* x, std::size_t count) noexcept;
-void trust_direction(const TrustStep& step, const float* m, const float* v, const float* x,
-                     float* u, std::size_t count) noexcept;
+void trust_squares(const TrustStep& step, const float* m, const float* v, const float* x,
+                   std::size_t count, std::size_t at, Lanes& of_u, Lanes& of_x) noexcept;
 void trust_apply(const TrustStep& step, float rate, const float* m, const float* v, float* x,
                  std::size_t count) noexcept;
 void birder_update(float lr, float decay, const float* r, float* x, std::size_t count) noexcept;

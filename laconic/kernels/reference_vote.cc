@@ -10,12 +10,15 @@ void lion_step(const LionStep& step, const float* g, float* m, float* x,
   for (std::size_t k = 0; k < count; ++k) lion_element(step, g[k], m[k], x[k]);
 }
 
-std::uint64_t lion_votes(const LionMoments& step, Ties ties, const float* g, float* m,
-                         std::size_t count, std::uint8_t* bits) noexcept {
+bool lion_votes(const LionMoments& step, Ties ties, const float* g, float* m, std::size_t count,
+                std::uint8_t* bits, std::uint64_t* active) noexcept {
   clear_words(bits, words_of(count));
+  *active = 0;
+  if (!all_finite(g, count)) return false;
   for (std::size_t k = 0; k < count; ++k)
     if (votes_plus(next_lion(step, g[k], m[k]), tie_is_plus(ties, k))) set_bit(bits, k);
-  return activity(g, count);
+  *active = activity(g, count);
+  return true;
 }
 
 void vote(Ties ties, const float* c, std::size_t count, std::uint8_t* bits) noexcept {

@@ -142,28 +142,11 @@ HWY_INLINE hn::Vec<D> signed_scale(D d, const Coded& coded, std::size_t i) {
   return hn::IfThenElse(load_bits(d, coded.bits, i), hn::Neg(s), s);
 }
 
-// kVectors of them at once, a multiple of four, as take(number, vector). Where masks are vectors, a
-// bit that is shifted to the place of the sign chooses with fewer instructions than a mask that is
-// made of it.
-template <std::size_t kVectors, class Take>
+// Four vectors of them at once, as take(number, vector).
+template <class Take>
 HWY_INLINE void signed_scales(const Coded& coded, std::size_t i, const Take& take) {
-  const Full d;
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_NEON
-  const hn::RebindToUnsigned<Full> du;
-  static constexpr std::uint32_t kToSign[] = {31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21,
-                                              20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10,
-                                              9,  8,  7,  6,  5,  4,  3,  2,  1,  0};
-  const auto s = hn::Abs(hn::Set(d, coded.scale)), minus = hn::Neg(s);
-  for (std::size_t k = 0; k < kVectors; ++k) {
-    const std::size_t at = k / 4 * 4 * kWidth;
-    std::uint32_t word = 0;
-    std::memcpy(&word, coded.bits + (i + at) / 8, 4 * kWidth / 8);
-    const auto shifted = hn::Shl(hn::Set(du, word), hn::LoadU(du, kToSign + (k * kWidth - at)));
-    take(k, hn::IfNegativeThenElse(hn::BitCast(d, shifted), minus, s));
-  }
-#else
-  for (std::size_t k = 0; k < kVectors; ++k) take(k, signed_scale(d, coded, i + k * kWidth));
-#endif
+  const auto s = hn::Abs(hn::Set(Full(), coded.scale));
+  choose_by_bits(coded.bits, i, hn::Neg(s), s, take);
 }
 
 #if HWY_TARGET != HWY_SCALAR
@@ -260,7 +243,7 @@ HWY_INLINE void serve_as(const Coded* coded, int codes, float factor, const floa
     for (std::size_t k = 0; k < 4 * kWidth; k += 16) prefetch_ahead(e, i + k);
     table.at(i, [&](std::size_t k, Vector value) HWY_ATTR { total[k] = value; });
     for (int r = kCodes; kMore && r < codes; ++r)
-      signed_scales<4>(coded[r], i, [&](std::size_t k, Vector value) HWY_ATTR {
+      signed_scales(coded[r], i, [&](std::size_t k, Vector value) HWY_ATTR {
         total[k] = hn::Add(total[k], value);
       });
     for (std::size_t k = 0; k < 4; ++k) {
@@ -307,7 +290,7 @@ void Serve(const Coded* coded, int codes, float factor, const float* e, const fl
 void Decode(Coded coded, std::size_t count, float* out) {
   std::size_t i = 0;
   for (; i + 4 * kWidth <= count; i += 4 * kWidth)
-    signed_scales<4>(coded, i, [=](std::size_t k, Vector value) HWY_ATTR {
+    signed_scales(coded, i, [=](std::size_t k, Vector value) HWY_ATTR {
       hn::StoreU(value, Full(), out + i + k * kWidth);
     });
   for (; i < count; ++i) hn::StoreU(signed_scale(One(), coded, i), One(), out + i);

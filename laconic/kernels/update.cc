@@ -194,11 +194,38 @@ HWY_INLINE hn::Vec<D> direction(D d, const TrustStep& s, const float* m, const f
   return hn::Add(adam, hn::Mul(hn::Set(d, s.weight_decay), x));
 }
 
-void TrustDirection(const TrustStep& s, const float* m, const float* v, const float* x, float* u,
-                    std::size_t count) {
-  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    hn::StoreU(direction(d, s, m, v, hn::LoadU(d, x + i), i), d, u + i);
-  });
+void TrustSquares(const TrustStep& s, const float* m, const float* v, const float* x,
+                  std::size_t count, std::size_t at, Lanes& of_u, Lanes& of_x) {
+  const auto add = [=](auto d, std::size_t i, auto& sum_u, auto& sum_x) HWY_ATTR {
+    const auto weight = hn::LoadU(d, x + i);
+    const auto u = direction(d, s, m, v, weight, i);
+    sum_u = hn::Add(sum_u, hn::Mul(u, u));
+    sum_x = hn::Add(sum_x, hn::Mul(weight, weight));
+  };
+  const auto add_one = [&](std::size_t i) HWY_ATTR {
+    const One d;
+    float *lane_u = of_u.lane + (at + i) % 16, *lane_x = of_x.lane + (at + i) % 16;
+    auto sum_u = hn::LoadU(d, lane_u), sum_x = hn::LoadU(d, lane_x);
+    add(d, i, sum_u, sum_x);
+    hn::StoreU(sum_u, d, lane_u);
+    hn::StoreU(sum_x, d, lane_x);
+  };
+  std::size_t i = 0;
+  for (; i < count && (at + i) % 16 != 0; ++i) add_one(i);
+  const Full d;
+  constexpr std::size_t kVectors = 16 / kWidth;
+  Vector sum_u[kVectors], sum_x[kVectors];
+  for (std::size_t k = 0; k < kVectors; ++k) {
+    sum_u[k] = hn::Load(d, of_u.lane + k * kWidth);
+    sum_x[k] = hn::Load(d, of_x.lane + k * kWidth);
+  }
+  for (; i + 16 <= count; i += 16)
+    for (std::size_t k = 0; k < kVectors; ++k) add(d, i + k * kWidth, sum_u[k], sum_x[k]);
+  for (std::size_t k = 0; k < kVectors; ++k) {
+    hn::Store(sum_u[k], d, of_u.lane + k * kWidth);
+    hn::Store(sum_x[k], d, of_x.lane + k * kWidth);
+  }
+  for (; i < count; ++i) add_one(i);
 }
 
 void TrustApply(const TrustStep& s, float rate, const float* m, const float* v, float* x,
@@ -232,7 +259,7 @@ HWY_EXPORT(Momentum);
 HWY_EXPORT(ZeroOneMessage);
 HWY_EXPORT(ZeroOneLocal);
 HWY_EXPORT(ZeroOneSync);
-HWY_EXPORT(TrustDirection);
+HWY_EXPORT(TrustSquares);
 HWY_EXPORT(TrustApply);
 HWY_EXPORT(BirderUpdate);
 
@@ -271,9 +298,9 @@ void zero_one_sync(const AdamStep& step, float inverse_gain, const float* mean, 
                    const float* v, float* x_sync, float* x, std::size_t count) noexcept {
   HWY_DYNAMIC_DISPATCH(ZeroOneSync)(step, inverse_gain, mean, m, v, x_sync, x, count);
 }
-void trust_direction(const TrustStep& step, const float* m, const float* v, const float* x,
-                     float* u, std::size_t count) noexcept {
-  HWY_DYNAMIC_DISPATCH(TrustDirection)(step, m, v, x, u, count);
+void trust_squares(const TrustStep& step, const float* m, const float* v, const float* x,
+                   std::size_t count, std::size_t at, Lanes& of_u, Lanes& of_x) noexcept {
+  HWY_DYNAMIC_DISPATCH(TrustSquares)(step, m, v, x, count, at, of_u, of_x);
 }
 void trust_apply(const TrustStep& step, float rate, const float* m, const float* v, float* x,
                  std::size_t count) noexcept {

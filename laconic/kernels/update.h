@@ -48,9 +48,10 @@ void zero_one_local(const AdamStep& step, float shrink, const float* g, float* m
 void zero_one_sync(const AdamStep& step, float inverse_gain, const float* mean, float* m,
                    const float* v, float* x_sync, float* x, std::size_t count) noexcept;
 
-// u = (m*scale)/D + weight_decay*x. No element is dead.
-void trust_direction(const TrustStep& step, const float* m, const float* v, const float* x,
-                     float* u, std::size_t count) noexcept;
+// Adds the squares of u = (m*scale)/D + weight_decay*x, and of x, to the lanes of sums that have
+// `at` elements already. No element is dead.
+void trust_squares(const TrustStep& step, const float* m, const float* v, const float* x,
+                   std::size_t count, std::size_t at, Lanes& of_u, Lanes& of_x) noexcept;
 
 // x = x - rate*u, u as above. rate = lr * the tensor's trust ratio.
 void trust_apply(const TrustStep& step, float rate, const float* m, const float* v, float* x,

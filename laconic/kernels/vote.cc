@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "laconic/kernels/dense.h"
 #include "laconic/kernels/random_sign.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -41,15 +42,15 @@ HWY_INLINE hn::Mask<D> voted(D d, Ties ties, hn::Vec<D> c, std::size_t i) {
   return hn::Gt(hn::IfThenElse(hn::Eq(c, zero), tie, c), zero);
 }
 
-std::uint64_t LionVotes(const LionMoments& step, Ties ties, const float* g, float* m,
-                        std::size_t count, std::uint8_t* bits) {
-  const LionMoments s = step;  // what is stored cannot change it
+// The votes of [0, count); where kKeeps, `before` gets the moments as they were. Returns the activity.
+template <bool kKeeps>
+HWY_INLINE std::uint64_t votes_of(LionMoments s, Ties ties, const float* g, float* m,
+                                  std::size_t count, std::uint8_t* bits, float* before) {
   std::uint64_t active = 0;
   for_each_word(count, [&](std::size_t w, std::size_t at, auto n) HWY_ATTR {
     const bool any = any_nonzero(n, [&](auto d, std::size_t i) HWY_ATTR {
-      prefetch_gradient(g + at, i);
-      prefetch_moment(m + at, i);
       const auto gradient = hn::LoadU(d, g + at + i);
+      if constexpr (kKeeps) hn::StoreU(hn::LoadU(d, m + at + i), d, before + at + i);
       store_bits(d, voted(d, ties, next_c(d, s, gradient, m + at + i), i), bits + w * 8, i);
       return gradient;
     });
@@ -57,6 +58,30 @@ std::uint64_t LionVotes(const LionMoments& step, Ties ties, const float* g, floa
     active |= std::uint64_t{any} << w;
   });
   return active;
+}
+
+// Only when all gradients have been looked at the moments may change. To look at a whole tile first
+// would fill L1 with it; so the moments of its beginning change at once, and are kept for the case
+// that the rest is not finite.
+constexpr std::size_t kFirstWords = 20;
+
+bool LionVotes(const LionMoments& step, Ties ties, const float* g, float* m, std::size_t count,
+               std::uint8_t* bits, std::uint64_t* active) {
+  constexpr std::size_t kFirst = kFirstWords * kWord;
+  HWY_ALIGN float before[kFirst];
+  const std::size_t first = count < kFirst ? count : kFirst;
+  *active = votes_of<true>(step, ties, g, m, first, bits, before);
+  if (!kernels::all_finite(g, count)) {
+    std::memcpy(m, before, first * sizeof(float));
+    std::memset(bits, 0, (count + kWord - 1) / kWord * 8);
+    *active = 0;
+    return false;
+  }
+  if (first < count)
+    *active |= votes_of<false>(step, ties, g + first, m + first, count - first, bits + first / 8,
+                               nullptr)
+               << kFirstWords;
+  return true;
 }
 
 void Vote(Ties ties, const float* c, std::size_t count, std::uint8_t* bits) {
@@ -173,9 +198,9 @@ void lion_step(const LionStep& step, const float* g, float* m, float* x,
                std::size_t count) noexcept {
   HWY_DYNAMIC_DISPATCH(LionUpdate)(step, g, m, x, count);
 }
-std::uint64_t lion_votes(const LionMoments& step, Ties ties, const float* g, float* m,
-                         std::size_t count, std::uint8_t* bits) noexcept {
-  return HWY_DYNAMIC_DISPATCH(LionVotes)(step, ties, g, m, count, bits);
+bool lion_votes(const LionMoments& step, Ties ties, const float* g, float* m, std::size_t count,
+                std::uint8_t* bits, std::uint64_t* active) noexcept {
+  return HWY_DYNAMIC_DISPATCH(LionVotes)(step, ties, g, m, count, bits, active);
 }
 void vote(Ties ties, const float* c, std::size_t count, std::uint8_t* bits) noexcept {
   HWY_DYNAMIC_DISPATCH(Vote)(ties, c, count, bits);

@@ -13,10 +13,11 @@ namespace laconic::kernels {
 void lion_step(const LionStep& step, const float* g, float* m, float* x,
                std::size_t count) noexcept;
 
-// The same moments; bit = c > 0, or the tie where c == 0. Returns the activity of up to 64 words:
-// bit w is set when any g in word w is not 0. REQUIRES: count <= 4096, g finite.
-std::uint64_t lion_votes(const LionMoments& step, Ties ties, const float* g, float* m,
-                         std::size_t count, std::uint8_t* bits) noexcept;
+// The same moments; bit = c > 0, or the tie where c == 0. `active` gets the activity of up to 64
+// words: bit w is set when any g in word w is not 0. False where all_finite(g, count) does not hold:
+// then m stays, and bits and activity are 0. REQUIRES: count <= 4096.
+bool lion_votes(const LionMoments& step, Ties ties, const float* g, float* m, std::size_t count,
+                std::uint8_t* bits, std::uint64_t* active) noexcept;
 
 // bit = c > 0, or the tie where c == 0.
 void vote(Ties ties, const float* c, std::size_t count, std::uint8_t* bits) noexcept;

@@ -23,27 +23,20 @@ HWY_INLINE void for_each_word(std::size_t count, const Step& step) {
   if (w * kWord < count) step(w, w * kWord, count - w * kWord);
 }
 
-// A gradient is looked through before its moments are updated, tile by tile: it is asked for a tile
-// ahead. Moments are asked for shortly before.
-HWY_INLINE void prefetch_gradient(const float* g, std::size_t i) {
-  prefetch_ahead<4096, true>(g, i);
-}
-HWY_INLINE void prefetch_moment(const float* m, std::size_t i) { prefetch_ahead<512, true>(m, i); }
-
 // Whether any of the values that `load` gives in a word is not 0.
 template <class Count, class Load>
 HWY_INLINE bool any_nonzero(Count count, const Load& load) {
   auto seen = hn::Zero(Full());
   bool tail = false;
   for_each(count, [&](auto d, std::size_t i) HWY_ATTR {
-    const auto size = hn::Abs(load(d, i));
+    const auto value = load(d, i);
     if constexpr (hn::MaxLanes(decltype(d)()) == kWidth)
-      seen = hn::Or(seen, size);
+      seen = hn::Or(seen, value);
     else
-      tail |= hn::GetLane(size) != 0;
+      tail |= hn::GetLane(value) != 0;
   });
   const hn::RebindToUnsigned<Full> du;
-  return tail || !hn::AllTrue(du, hn::Eq(hn::BitCast(du, seen), hn::Zero(du)));
+  return tail || !hn::AllTrue(du, hn::Eq(hn::BitCast(du, hn::Abs(seen)), hn::Zero(du)));
 }
 
 }  // namespace laconic::kernels::HWY_NAMESPACE

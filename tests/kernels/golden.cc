@@ -97,6 +97,9 @@ class Golden {
   std::string json(Side& side, const Array<std::uint16_t>& array) {
     return stored("<u2", side.place(array), array.values.size(), array.values.size() * 2);
   }
+  std::string json(Side& side, const Array<std::uint64_t>& array) {
+    return stored("<u8", side.place(array), array.values.size(), array.values.size() * 8);
+  }
   std::string json(Side& side, const CodedArray& coded) {
     return fmt::format("{{\"scale\": {}, \"bits\": {}}}", json(side, coded.scale),
                        json(side, coded.bits));
@@ -322,8 +325,9 @@ void record_update(Golden& golden, Case& one, float floor) {
   with_gradient(g);
   with_gradient(nullptr);
   const TrustStep trust{1.9F, 1.37F, 1e-8F, 0.013F, floor};
-  golden.record(LACONIC_BOTH(trust_direction, "step", "m", "v", "x", "u", "count"), trust, m, v, x,
-                out, n);
+  golden.record(
+      LACONIC_BOTH(trust_squares, "step", "m", "v", "x", "count", "at", "of_u", "of_x"), trust, m,
+      v, x, n, std::size_t{5}, one.lanes(), one.lanes());
   golden.record(LACONIC_BOTH(trust_apply, "step", "rate", "m", "v", "x", "count"), trust, 0.0031F,
                 m, v, x, n);
   golden.record(LACONIC_BOTH(birder_update, "lr", "decay", "r", "x", "count"), 0.008F, 0.9998F, g,
@@ -377,6 +381,8 @@ void record_random_sign(Golden& golden, Case& one) {
   const auto some_active = one.bytes((words + 7) / 8);
   golden.record(LACONIC_BOTH(signs_to_floats, "bits", "active", "count", "out"), bits, some_active,
                 n, signs);
+  golden.record(LACONIC_BOTH(sign_update, "lr", "decay", "bits", "active", "x", "count"), 0.008F,
+                0.9998F, bits, some_active, signs, n);
   for (int ranks : {1, 3, 8}) {
     Arrays<std::uint8_t> votes, active;
     std::vector<const std::uint8_t*> vote_pointers, active_pointers;
@@ -410,8 +416,11 @@ void record_vote(Golden& golden, Case& one, Ties ties) {
   const auto bits = one.bits();
   golden.record(LACONIC_BOTH(lion_step, "step", "g", "m", "x", "count"),
                 LionStep{moments, 0.013F, 0.9997F}, g, m, x, n);
-  golden.record(LACONIC_BOTH(lion_votes, "step", "ties", "g", "m", "count", "bits"), moments, ties,
-                g, m, n, bits);
+  auto bad = g;
+  if (n > 0) bad.values[n / 2] = 1.1e16F;
+  for (const auto& gradient : {g, bad})
+    golden.record(LACONIC_BOTH(lion_votes, "step", "ties", "g", "m", "count", "bits", "active"),
+                  moments, ties, gradient, m, n, bits, Array<std::uint64_t>{{0}});
   golden.record(LACONIC_BOTH(vote, "ties", "c", "count", "bits"), ties, g, n, bits);
   for (int ranks : {1, 3, 8, 20}) {
     Arrays<std::uint8_t> votes, active, counts, voters;

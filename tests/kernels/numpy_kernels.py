@@ -29,12 +29,16 @@ def pack(flags):
     return np.packbits(padded, bitorder="little")
 
 
-def add_to_lanes(lanes, terms):
-    lanes = lanes.copy()
+def add_to_lanes(lanes, terms, at=0):
+    lanes = np.roll(lanes, -at)
     for first in range(0, len(terms), 16):
         row = terms[first : first + 16]
         lanes[: len(row)] = lanes[: len(row)] + row
-    return lanes
+    return np.roll(lanes, at)
+
+
+def finite(g):
+    return bool(np.all(np.abs(g) <= F(1e16)))
 
 
 def folded(lanes):
@@ -320,10 +324,19 @@ def redraw(draw, begin, counts, voters, planes, count, bits):
     return {"bits": pack(drawn(draw, begin, surplus.astype(F), all_of.astype(F)) & (all_of > 0))}
 
 
+def signs(bits, active, count):
+    lively = unpack(active, words_of(count)).repeat(64)[:count]
+    return np.where(lively, np.where(unpack(bits, count), F(1), F(-1)), F(0))
+
+
 @kernel
 def signs_to_floats(bits, active, count, out):
-    says = unpack(active, words_of(count)).repeat(64)[:count]
-    return {"out": np.where(says, np.where(unpack(bits, count), F(1), F(-1)), F(0))}
+    return {"out": signs(bits, active, count)}
+
+
+@kernel
+def sign_update(lr, decay, bits, active, x, count):
+    return {"x": x * F(decay) - F(lr) * signs(bits, active, count)}
 
 
 @kernel
@@ -378,9 +391,12 @@ def lion_step(step, g, m, x, count):
 
 
 @kernel
-def lion_votes(step, ties, g, m, count, bits):
+def lion_votes(step, ties, g, m, count, bits, active):
+    if not finite(g):
+        return {"bits": np.zeros_like(bits), "active": np.zeros(1, np.uint64), "result": False}
     c, m = lion_moments(step, g, m)
-    return {"m": m, "bits": pack(plus(ties, c)), "result": any_in_words(g != 0)}
+    active = np.array([any_in_words(g != 0)], np.uint64)
+    return {"m": m, "bits": pack(plus(ties, c)), "active": active, "result": True}
 
 
 @kernel
@@ -468,7 +484,7 @@ def from_bf16(**call):
 
 @kernel
 def all_finite(g, count):
-    return {"result": bool(np.all(np.abs(g) <= F(1e16)))}
+    return {"result": finite(g)}
 
 
 @kernel
@@ -574,8 +590,9 @@ def direction(step, m, v, x):
 
 
 @kernel
-def trust_direction(step, m, v, x, u, count):
-    return {"u": direction(Step(step), m, v, x)}
+def trust_squares(step, m, v, x, count, at, of_u, of_x):
+    u = direction(Step(step), m, v, x)
+    return {"of_u": add_to_lanes(of_u, u * u, at), "of_x": add_to_lanes(of_x, x * x, at)}
 
 
 @kernel

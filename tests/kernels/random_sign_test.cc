@@ -160,6 +160,8 @@ TEST_P(RandomSignKernels, SignsToFloatsEqualsTheReference) {
     const auto active = one.bytes((one.words() + 7) / 8);
     expect_same(signs_to_floats, reference::signs_to_floats, one.bits(), active, one.count(),
                 one.floats());
+    expect_same(sign_update, reference::sign_update, 0.008F, 0.9998F, one.bits(), active,
+                one.floats(), one.count());
   });
 }
 

@@ -118,10 +118,13 @@ TEST_P(UpdateKernels, ZeroOneSyncEqualsTheReference) {
 
 TEST_P(UpdateKernels, TrustStepsEqualTheReference) {
   for_each_case([](Case& one) {
-    const auto m = one.floats(), v = one.positive(), x = one.floats(), u = one.floats();
+    const auto m = one.floats(), v = one.positive(), x = one.floats();
+    const auto of_u = one.lanes(), of_x = one.lanes();
     for (const float floor : {0.0F, 0.01F, 1e-30F}) {
       const TrustStep step{1.9F, 1.37F, 1e-8F, 0.013F, floor};
-      expect_same(trust_direction, reference::trust_direction, step, m, v, x, u, one.count());
+      for (const std::size_t at : {0, 5, 31})
+        expect_same(trust_squares, reference::trust_squares, step, m, v, x, one.count(), at, of_u,
+                    of_x);
       expect_same(trust_apply, reference::trust_apply, step, 0.0031F, m, v, x, one.count());
     }
   });

@@ -58,9 +58,16 @@ TEST_P(VoteKernels, LionVotesEqualTheReference) {
       [](Case& one) {
         auto g = one.finite(), m = one.finite();
         add_zeros(g, m);
+        const Array<std::uint64_t> active{{~std::uint64_t{0}}};
         for (const Ties ties : kBoth)
           expect_same(lion_votes, reference::lion_votes, kMoments, ties, g, m, one.count(),
-                      one.bits());
+                      one.bits(), active);
+        for (std::size_t at = 0; at < one.count(); at += 1 + one.count() / 3) {
+          auto bad = g;
+          bad.values[at] = at % 2 == 0 ? 1.1e16F : std::numeric_limits<float>::quiet_NaN();
+          expect_same(lion_votes, reference::lion_votes, kMoments, kBoth[0], bad, m, one.count(),
+                      one.bits(), active);
+        }
       },
       4096);
 }
