@@ -107,7 +107,7 @@ def main(path, out):
     import torch
     import torch.distributed as dist
 
-    faulthandler.dump_traceback_later(150, exit=True)
+    faulthandler.dump_traceback_later(220, exit=True)
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     rank, ranks = dist.get_rank(), dist.get_world_size()
     sys.modules["launch"] = sys.modules["__main__"]
