@@ -52,16 +52,16 @@ void for_each_unmarked(const std::uint8_t* left, std::size_t begin, std::size_t 
 void measure(const TensorNorms& pass, std::size_t piece) {
   kernels::Lanes of_u, of_x;
   std::size_t done = 0;
-  for_each_part(
-      pass.parts, pass.pieces[piece],
-      [&](const TensorPart& part, std::size_t begin, std::size_t count) {
-        for_each_step(part, begin, count,
+  for_each_part(pass.parts, pass.pieces[piece],
+                [&](const TensorPart& part, std::size_t begin, std::size_t count) {
+                  for_each_step(
+                      part, begin, count,
                       [&](const kernels::TrustStep& step, std::size_t from, std::size_t n) {
                         kernels::trust_squares(step, part.m + from, part.v + from, part.x + from, n,
                                                done, of_u, of_x);
                         done += n;
                       });
-      });
+                });
   pass.u[piece] = static_cast<double>(kernels::fold(of_u));
   pass.x[piece] = static_cast<double>(kernels::fold(of_x));
 }
@@ -84,8 +84,7 @@ void move(const TensorApply& pass, std::size_t piece) {
 }  // namespace
 
 void HostDevice::run_all(const TensorNorms& pass) {
-  pool_.run(pass.pieces.size(),
-            [&](std::size_t piece, int) { measure(pass, piece); });
+  pool_.run(pass.pieces.size(), [&](std::size_t piece, int) { measure(pass, piece); });
 }
 
 void HostDevice::run_all(const TensorApply& pass) {

@@ -89,9 +89,8 @@ void FromBf16(const std::uint16_t* in, std::size_t count, float* out) {
 // As integers, |g| orders like the floats, and NaN and Inf lie above all others.
 bool AllFinite(const float* g, std::size_t count) {
   const hn::RebindToSigned<Full> di;
-  const auto size = [=](std::size_t i) HWY_ATTR {
-    return hn::BitCast(di, hn::Abs(hn::LoadU(Full(), g + i)));
-  };
+  const auto size = [=](std::size_t i)
+                        HWY_ATTR { return hn::BitCast(di, hn::Abs(hn::LoadU(Full(), g + i))); };
   auto largest = hn::Zero(di), other = largest;  // two, so that they need not wait for each other
   std::int32_t largest_in_tail = 0;
   std::size_t i = 0;

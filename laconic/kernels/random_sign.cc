@@ -132,8 +132,8 @@ HWY_INLINE void word_of_pieces(const Draw&, const Schedule& schedule, std::uint6
   constexpr std::size_t kGroups = kCounters == 8 ? 1 : 2;
   const auto first = static_cast<std::uint32_t>(begin / 8);
   auto* out = reinterpret_cast<std::uint64_t*>(pieces);
-  for (std::uint32_t k = 0; k < 8; k += kGroups * kCounters)
-    draw_counters<kGroups>(schedule, first + k, out + 2 * k);
+  for (std::size_t k = 0; k < 8; k += kGroups * kCounters)
+    draw_counters<kGroups>(schedule, first + static_cast<std::uint32_t>(k), out + 2 * k);
 }
 #endif
 
@@ -241,9 +241,9 @@ std::uint64_t BirderMomentsStep(const BirderMoments& s, const float* g, float* m
 template <class D>
 HWY_INLINE hn::Vec<D> count_at(D d, const std::uint8_t* planes, int number, std::size_t i) {
   auto total = hn::Zero(d);
-  for (int j = 0; j < number; ++j) {
+  for (int j = 0; j < number; ++j, planes += 8) {
     const auto weight = hn::Set(d, static_cast<float>(1 << j));
-    total = hn::Add(total, hn::IfThenElseZero(load_bits(d, planes + j * 8, i), weight));
+    total = hn::Add(total, hn::IfThenElseZero(load_bits(d, planes, i), weight));
   }
   return total;
 }
@@ -515,7 +515,8 @@ void count_signs(const std::uint8_t* const* bits, const std::uint8_t* const* act
                                       count_in<5>,  count_in<6>,  count_in<7>,  count_in<8>,
                                       count_in<9>,  count_in<10>, count_in<11>, count_in<12>,
                                       count_in<13>, count_in<14>, count_in<15>, count_in<16>};
-  kCounts[planes_of(ranks) - 1](bits, active, ranks, words, counts, voters);
+  const Count count = kCounts[planes_of(ranks) - 1];
+  count(bits, active, ranks, words, counts, voters);  // NOLINT: clang-tidy 14 takes it for not set
 }
 
 }  // namespace laconic::kernels

@@ -142,7 +142,7 @@ std::size_t encode_integers(const float* a, const float* e, const float* live, s
     const float largest = reference::largest_of(lanes);
     const float scale = integer_scale(largest, bits);
     if (!std::isfinite(largest) || scale > most) return at;
-    scales[at / block] = scale;
+    *scales++ = scale;
     for (std::size_t k = at; k < at + n; ++k) left[k] = is_dead(live, k) ? 0.0F : a[k] + e[k];
     to_integers(left + at, live ? live + at : nullptr, n, bits, scale, gain, left + at,
                 codes + at * static_cast<std::size_t>(bits) / 8);

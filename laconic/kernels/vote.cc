@@ -78,9 +78,9 @@ bool LionVotes(const LionMoments& step, Ties ties, const float* g, float* m, std
     return false;
   }
   if (first < count)
-    *active |= votes_of<false>(step, ties, g + first, m + first, count - first, bits + first / 8,
-                               nullptr)
-               << kFirstWords;
+    *active |=
+        votes_of<false>(step, ties, g + first, m + first, count - first, bits + first / 8, nullptr)
+        << kFirstWords;
   return true;
 }
 
