@@ -148,9 +148,9 @@ void decode_outer_int4(Arrays& a) {
 void draw_moments(Arrays& a) {
   const k::Draw draw{.key = {1, 1}};
   for_each_tile(a, [&](std::size_t i, std::size_t count) {
-    if (finite_gradient(a, i, count) == nullptr) return;
+    std::uint64_t active;
     k::birder_moments({0.9F, 0.1F}, a.g.data() + i, a.m.data() + i, a.e.data() + i, count, draw, i,
-                      ~0ULL, a.bits.data() + i / 8);
+                      ~0ULL, a.bits.data() + i / 8, &active);
   });
 }
 

@@ -248,8 +248,9 @@ std::vector<Case> cases(KernelArrays& a) {
        kStreaming,
        {.reads = {g}, .updates = {m, e}, .bits_out = coded},
        [=](std::size_t i, std::size_t n) {
-         if (!k::all_finite(g + i, n)) return;
-         k::birder_moments({0.9F, 0.1F}, g + i, m + i, e + i, n, draw, i, ~0ULL, coded + i / 8);
+         std::uint64_t active;
+         k::birder_moments({0.9F, 0.1F}, g + i, m + i, e + i, n, draw, i, ~0ULL, coded + i / 8,
+                           &active);
        }},
       {"birder_update",
        kStreaming,

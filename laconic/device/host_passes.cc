@@ -89,12 +89,10 @@ std::uint64_t update_moments(const SignMoments& source, const Tile& tile) {
   return activity_of(
       source.bad, tile, tile.draw ? tile.bits : nullptr, tile.begin, tile.count,
       [&](std::size_t begin, std::size_t count, std::size_t word, std::uint64_t* active) {
-        if (!kernels::all_finite(source.g + begin, count)) return false;
-        *active = kernels::birder_moments(source.step, source.g + begin, source.m + begin,
-                                          source.b + begin, count, tile.draw ? *tile.draw : kNone,
-                                          begin, tile.draw ? tile.wanted >> word : 0,
-                                          tile.draw ? tile.bits + 8 * word : nullptr);
-        return true;
+        return kernels::birder_moments(source.step, source.g + begin, source.m + begin,
+                                       source.b + begin, count, tile.draw ? *tile.draw : kNone,
+                                       begin, tile.draw ? tile.wanted >> word : 0,
+                                       tile.draw ? tile.bits + 8 * word : nullptr, active);
       });
 }
 

@@ -136,7 +136,7 @@ HWY_NOINLINE float largest_sum(const Terms& a, const float* e, const float* live
   Bound bound;
   const auto sum = [&](auto tag, std::size_t at) HWY_ATTR {
     if constexpr (kTwo)
-      return bound.sum_at(tag, a, e, at);
+      return bounded_sum_at(tag, a, e, at, bound);
     else
       return sum_at<true, kMasked>(tag, a, e, live, at);
   };

@@ -8,9 +8,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace laconic::kernels::HWY_NAMESPACE {
 
+// What is updated keeps its value, which no compiler may know. By value, so that pointers stay in
+// registers.
 template <int kReads, int kUpdates, int kWrites>
-HWY_INLINE void move_as(const Traffic& t, std::size_t count) {
+HWY_INLINE void move_as(Traffic t, std::size_t count) {
   const Full d;
+  volatile float nothing = 0;
+  const auto none = hn::Set(d, nothing);
   auto seen = hn::Zero(d);  // keeps the compiler from dropping reads that nobody else needs
   for (std::size_t i = 0; i + 64 <= count; i += 64) {
     std::uint64_t word = i;
@@ -25,10 +29,11 @@ HWY_INLINE void move_as(const Traffic& t, std::size_t count) {
     if constexpr (kReads + kUpdates + kWrites == 0) seen = hn::Or(seen, base);
     for (std::size_t k = i; kReads + kUpdates + kWrites > 0 && k < i + 64; k += kWidth) {
       auto total = base;
-      for (int r = 0; r < kReads; ++r) total = hn::Add(total, hn::LoadU(d, t.reads[r] + k));
+      for (int r = 0; r < kReads; ++r) total = hn::Or(total, hn::LoadU(d, t.reads[r] + k));
+      const auto change = hn::And(total, none);
       for (int u = 0; u < kUpdates; ++u)
-        hn::StoreU(hn::Add(total, hn::LoadU(d, t.updates[u] + k)), d, t.updates[u] + k);
-      for (int w = 0; w < kWrites; ++w) hn::StoreU(total, d, t.writes[w] + k);
+        hn::StoreU(hn::Or(change, hn::LoadU(d, t.updates[u] + k)), d, t.updates[u] + k);
+      for (int w = 0; w < kWrites; ++w) hn::StoreU(change, d, t.writes[w] + k);
       if constexpr (kUpdates + kWrites == 0) seen = hn::Or(seen, total);
     }
     if (t.bits_out != nullptr)

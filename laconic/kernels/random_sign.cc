@@ -14,19 +14,24 @@ namespace laconic::kernels::HWY_NAMESPACE {
 constexpr float kSmallestBound = 0x1p-100F;
 
 #if HWY_TARGET == HWY_SCALAR
-struct Schedule {
-  explicit Schedule(const Draw&) {}
-};
-
-HWY_INLINE void word_of_pieces(const Draw& draw, const Schedule&, std::uint64_t begin,
-                               std::uint16_t* pieces) {
-  for (std::uint32_t k = 0; k < 8; ++k) {
-    const auto bits = philox({static_cast<std::uint32_t>(draw.stream), draw.rank, draw.bucket,
-                              static_cast<std::uint32_t>(begin / 8) + k},
-                             draw.key);
-    std::memcpy(pieces + 8 * k, bits.data(), 16);
+// Random pieces of 64 elements at a time.
+class Pieces {
+ public:
+  explicit Pieces(const Draw& draw) : draw_(draw) {}
+  const std::uint16_t* of_word(std::uint64_t begin) {
+    for (std::uint32_t k = 0; k < 8; ++k) {
+      const auto bits = philox({static_cast<std::uint32_t>(draw_.stream), draw_.rank, draw_.bucket,
+                                static_cast<std::uint32_t>(begin / 8) + k},
+                               draw_.key);
+      std::memcpy(pieces_ + 8 * k, bits.data(), 16);
+    }
+    return pieces_;
   }
-}
+
+ private:
+  Draw draw_;
+  std::uint16_t pieces_[kWord];
+};
 #else
 // What the rounds take beside the state, once per lane, ready to be loaded. The first three words
 // of a counter are the same for a whole draw, so most of the first three rounds is done here. Stored
@@ -125,16 +130,30 @@ HWY_INLINE void draw_counters(const Schedule& schedule, std::uint32_t first, std
   });
 }
 
-// The 64 random pieces of one word: Philox on 8 counters.
-HWY_INLINE void word_of_pieces(const Draw&, const Schedule& schedule, std::uint64_t begin,
-                               std::uint16_t* pieces) {
-  constexpr std::size_t kCounters = hn::MaxLanes(hn::CappedTag<std::uint64_t, 8>());
-  constexpr std::size_t kGroups = kCounters == 8 ? 1 : 2;
-  const auto first = static_cast<std::uint32_t>(begin / 8);
-  auto* out = reinterpret_cast<std::uint64_t*>(pieces);
-  for (std::size_t k = 0; k < 8; k += kGroups * kCounters)
-    draw_counters<kGroups>(schedule, first + static_cast<std::uint32_t>(k), out + 2 * k);
-}
+// Random pieces, 64 for each word. Four vectors of counters at once, up to four words: a CPU would
+// wait for the products of fewer.
+class Pieces {
+ public:
+  explicit Pieces(const Draw& draw) : schedule_(draw) {}
+  // Of the word that begins with element `begin`, until the next call.
+  HWY_INLINE const std::uint16_t* of_word(std::uint64_t begin) {
+    if (begin - begin_ >= kElements) {
+      begin_ = begin;
+      draw_counters<kGroups>(schedule_, static_cast<std::uint32_t>(begin / 8),
+                             reinterpret_cast<std::uint64_t*>(pieces_));
+    }
+    return pieces_ + (begin - begin_);
+  }
+
+ private:
+  static constexpr std::size_t kGroups = 4;
+  static constexpr std::size_t kElements =
+      8 * kGroups * hn::MaxLanes(hn::CappedTag<std::uint64_t, 8>());
+
+  const Schedule schedule_;
+  std::uint64_t begin_ = ~std::uint64_t{0} / 2;  // of the first piece; no word begins there
+  HWY_ALIGN std::uint16_t pieces_[kElements];
+};
 #endif
 
 // m > s*b, or s < 0 where they are equal; s = piece/32768 - 1 + 1/65536, which is exact however it
@@ -158,24 +177,19 @@ HWY_INLINE hn::Mask<D> drawn(D d, const std::uint16_t* pieces, hn::Vec<D> m, hn:
 
 // Draws one word from what value(d, i) and bound(d, i) give.
 template <class Count, class Value, class Bound>
-HWY_INLINE void draw_word(const Draw& draw, const Schedule& schedule, std::uint64_t begin,
-                          Count count, const Value& value, const Bound& bound,
-                          std::uint8_t* bits) {
-  HWY_ALIGN std::uint16_t pieces[kWord];
-  word_of_pieces(draw, schedule, begin, pieces);
-  for_each(count, [&](auto d, std::size_t i) HWY_ATTR {
-    store_bits(d, drawn(d, pieces + i, value(d, i), bound(d, i)), bits, i);
-  });
-  clear_tail(count, bits);
+HWY_INLINE void draw_word(const std::uint16_t* pieces, Count count, const Value& value,
+                          const Bound& bound, std::uint8_t* bits) {
+  for_each_bit(count, bits, [&](auto d, std::size_t i)
+                                HWY_ATTR { return drawn(d, pieces + i, value(d, i), bound(d, i)); });
 }
 
 template <class Bound>
 HWY_INLINE void draw_all(const Draw& draw, std::uint64_t begin, const float* m, std::size_t count,
                          std::uint8_t* bits, const Bound& bound) {
-  const Schedule schedule(draw);
+  Pieces pieces(draw);
   for_each_word(count, [&](std::size_t w, std::size_t at, auto n) HWY_ATTR {
     draw_word(
-        draw, schedule, begin + at, n,
+        pieces.of_word(begin + at), n,
         [&](auto d, std::size_t i) HWY_ATTR { return hn::LoadU(d, m + at + i); },
         [&](auto d, std::size_t i) HWY_ATTR { return bound(d, at + i); }, bits + w * 8);
   });
@@ -191,50 +205,84 @@ void DrawSigns(const Draw& draw, std::uint64_t begin, const float* m, const floa
              [](auto d, std::size_t) HWY_ATTR { return hn::Set(d, 1.0F); });
 }
 
+// The smallest of what it saw. REQUIRES: no NaN.
+class Smallest {
+ public:
+  HWY_INLINE Smallest() : smallest_(hn::Set(Full(), 1)), last_(hn::Set(One(), 1)) {}
+  template <class D>
+  HWY_INLINE void see(D, hn::Vec<D> value) {
+    if constexpr (hn::MaxLanes(D()) == kWidth)
+      smallest_ = hn::Min(smallest_, value);
+    else
+      last_ = hn::Min(last_, value);
+  }
+  // REQUIRES: limit <= 1.
+  HWY_INLINE bool at_least(float limit) const {
+    return hn::AllFalse(Full(), hn::Lt(smallest_, hn::Set(Full(), limit))) &&
+           hn::GetLane(last_) >= limit;
+  }
+
+ private:
+  Vector smallest_;
+  hn::Vec<One> last_;
+};
+
+template <class D>
+struct Moments {
+  hn::Vec<D> mean, bound;
+};
+
+// Replaces the moments at i by the next ones.
+template <class D>
+HWY_INLINE Moments<D> next_moments(D d, BirderMoments s, const float* g, float* m, float* b,
+                                   std::size_t i, Seen& seen) {
+  const auto keep = hn::Set(d, s.beta), take = hn::Set(d, s.one_minus_beta);
+  // A gradient is looked through before its moments are updated, tile by tile: it is asked for a
+  // tile ahead.
+  prefetch_ahead<4096, true>(g, i);
+  prefetch_page_ahead(m, i);
+  prefetch_page_ahead(b, i);
+  const auto gradient = hn::LoadU(d, g + i);
+  seen.see(d, gradient);
+  const auto taken = hn::Mul(take, gradient);
+  const auto mean = hn::Add(hn::Mul(keep, hn::LoadU(d, m + i)), taken);
+  const auto bound = hn::Add(hn::Mul(keep, hn::LoadU(d, b + i)), hn::Abs(taken));
+  const auto gone = hn::Lt(bound, hn::Set(d, kSmallestBound));
+  const Moments<D> next{hn::IfThenZeroElse(gone, mean), hn::IfThenZeroElse(gone, bound)};
+  hn::StoreU(next.mean, d, m + i);
+  hn::StoreU(next.bound, d, b + i);
+  return next;
+}
+
 // One word of the moments; `bits` gets its signs where they are drawn. True: some g is not 0.
 template <bool kDraws, class Count>
 HWY_INLINE bool moments_word(BirderMoments s, const float* g, float* m, float* b, Count count,
                              const std::uint16_t* pieces, std::uint8_t* bits) {
-  const bool any = any_nonzero(count, [&](auto d, std::size_t i) HWY_ATTR {
-    const auto keep = hn::Set(d, s.beta), take = hn::Set(d, s.one_minus_beta);
-    // A gradient is looked through before its moments are updated, tile by tile: it is asked for a
-    // tile ahead.
-    prefetch_ahead<4096, true>(g, i);
-    prefetch_ahead<512, true>(m, i);
-    prefetch_ahead<512, true>(b, i);
-    const auto gradient = hn::LoadU(d, g + i);
-    const auto taken = hn::Mul(take, gradient);
-    auto mean = hn::Add(hn::Mul(keep, hn::LoadU(d, m + i)), taken);
-    auto bound = hn::Add(hn::Mul(keep, hn::LoadU(d, b + i)), hn::Abs(taken));
-    const auto gone = hn::Lt(bound, hn::Set(d, kSmallestBound));
-    mean = hn::IfThenZeroElse(gone, mean);
-    bound = hn::IfThenZeroElse(gone, bound);
-    hn::StoreU(mean, d, m + i);
-    hn::StoreU(bound, d, b + i);
-    if constexpr (kDraws) store_bits(d, drawn(d, pieces + i, mean, bound), bits, i);
-    return gradient;
-  });
-  if constexpr (kDraws) clear_tail(count, bits);
-  return any;
+  Seen seen;
+  if constexpr (kDraws)
+    for_each_bit(count, bits, [&](auto d, std::size_t i) HWY_ATTR {
+      const auto next = next_moments(d, s, g, m, b, i, seen);
+      return drawn(d, pieces + i, next.mean, next.bound);
+    });
+  else
+    for_each(count, [&](auto d, std::size_t i) HWY_ATTR { next_moments(d, s, g, m, b, i, seen); });
+  return seen.any_nonzero();
 }
 
-std::uint64_t BirderMomentsStep(const BirderMoments& s, const float* g, float* m, float* b,
-                                std::size_t count, const Draw& draw, std::uint64_t begin,
-                                std::uint64_t wanted, std::uint8_t* bits) {
-  const Schedule schedule(draw);
-  std::uint64_t active = 0;
-  HWY_ALIGN std::uint16_t pieces[kWord];
+bool BirderMomentsStep(const BirderMoments& s, const float* g, float* m, float* b,
+                       std::size_t count, const Draw& draw, std::uint64_t begin,
+                       std::uint64_t wanted, std::uint8_t* bits, std::uint64_t* active) {
+  *active = 0;
+  if (!kernels::all_finite(g, count)) return false;
+  Pieces pieces(draw);
   for_each_word(count, [&](std::size_t w, std::size_t at, auto n) HWY_ATTR {
-    bool any;
-    if ((wanted >> w & 1) != 0) {
-      word_of_pieces(draw, schedule, begin + at, pieces);
-      any = moments_word<true>(s, g + at, m + at, b + at, n, pieces, bits + w * 8);
-    } else {
-      any = moments_word<false>(s, g + at, m + at, b + at, n, nullptr, nullptr);
-    }
-    active |= std::uint64_t{any} << w;
+    const bool any =
+        (wanted >> w & 1) != 0
+            ? moments_word<true>(s, g + at, m + at, b + at, n, pieces.of_word(begin + at), bits + w * 8)
+            : moments_word<false>(s, g + at, m + at, b + at, n, nullptr, nullptr);
+    *active |= std::uint64_t{any} << w;
   });
-  return active;
+  return true;
 }
 
 // The count of +1 at elements i.. of a word, from its bit planes.
@@ -317,7 +365,7 @@ HWY_INLINE void redraw_word(const Limits& limits, const std::uint16_t* pieces,
 
 void Redraw(const Draw& draw, std::uint64_t begin, const std::uint8_t* counts,
             const std::uint16_t* voters, int planes, std::size_t count, std::uint8_t* bits) {
-  const Schedule schedule(draw);
+  Pieces pieces(draw);
 #if HWY_TARGET != HWY_SCALAR
   Limits limits;
 #endif
@@ -325,16 +373,15 @@ void Redraw(const Draw& draw, std::uint64_t begin, const std::uint8_t* counts,
     const auto voting = static_cast<float>(voters[w]);
     const std::uint8_t* of_word = counts + w * static_cast<std::size_t>(planes) * 8;
     if (voters[w] == 0) return std::memset(bits + w * 8, 0, 8), void();
+    const std::uint16_t* piece = pieces.of_word(begin + at);
 #if HWY_TARGET != HWY_SCALAR
     if (voters[w] <= Limits::kMostVoters && planes <= Limits::kMostPlanes) {
-      HWY_ALIGN std::uint16_t pieces[kWord];
-      word_of_pieces(draw, schedule, begin + at, pieces);
       limits.of(voters[w]);
-      return redraw_word(limits, pieces, of_word, planes, n, bits + w * 8);
+      return redraw_word(limits, piece, of_word, planes, n, bits + w * 8);
     }
 #endif
     draw_word(
-        draw, schedule, begin + at, n,
+        piece, n,
         [&](auto d, std::size_t i) HWY_ATTR {
           const auto c = count_at(d, of_word, planes, i);
           return hn::Sub(hn::Add(c, c), hn::Set(d, voting));
@@ -422,12 +469,8 @@ void Ratio(const float* m, const float* b, std::size_t count, float* out) {
 }
 
 std::uint64_t Activity(const float* values, std::size_t count) {
-  std::uint64_t active = 0;
-  for_each_word(count, [&](std::size_t w, std::size_t at, auto n) HWY_ATTR {
-    const bool any = any_nonzero(
-        n, [&](auto d, std::size_t i) HWY_ATTR { return hn::LoadU(d, values + at + i); });
-    active |= std::uint64_t{any} << w;
-  });
+  std::uint64_t active;
+  see_all(values, count, &active);
   return active;
 }
 
@@ -451,10 +494,10 @@ void draw(const Draw& draw, std::uint64_t begin, const float* m, const float* b,
           std::uint8_t* bits) noexcept {
   HWY_DYNAMIC_DISPATCH(DrawSigns)(draw, begin, m, b, count, bits);
 }
-std::uint64_t birder_moments(const BirderMoments& step, const float* g, float* m, float* b,
-                             std::size_t count, const Draw& draw, std::uint64_t begin,
-                             std::uint64_t wanted, std::uint8_t* bits) noexcept {
-  return HWY_DYNAMIC_DISPATCH(BirderMomentsStep)(step, g, m, b, count, draw, begin, wanted, bits);
+bool birder_moments(const BirderMoments& step, const float* g, float* m, float* b,
+                    std::size_t count, const Draw& draw, std::uint64_t begin, std::uint64_t wanted,
+                    std::uint8_t* bits, std::uint64_t* active) noexcept {
+  return HWY_DYNAMIC_DISPATCH(BirderMomentsStep)(step, g, m, b, count, draw, begin, wanted, bits, active);
 }
 void redraw(const Draw& draw, std::uint64_t begin, const std::uint8_t* counts,
             const std::uint16_t* voters, int planes, std::size_t count,

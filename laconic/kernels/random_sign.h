@@ -14,13 +14,13 @@ namespace laconic::kernels {
 void draw(const Draw& draw, std::uint64_t begin, const float* m, const float* b, std::size_t count,
           std::uint8_t* bits) noexcept;
 
-// The moments that signs are drawn from, see next_moments.
-// Returns the activity of up to 64 words: bit w is set when any g in word w is not 0. Words of
-// `wanted` are drawn as by `draw` into `bits`, the others' bits are left alone. REQUIRES: count <=
-// 4096, g finite.
-std::uint64_t birder_moments(const BirderMoments& step, const float* g, float* m, float* b,
-                             std::size_t count, const Draw& draw, std::uint64_t begin,
-                             std::uint64_t wanted, std::uint8_t* bits) noexcept;
+// The moments that signs are drawn from, see next_moments. Words of `wanted` are drawn as by `draw`
+// into `bits`, the others' bits are left alone. `active` gets the activity of up to 64 words: bit w
+// is set when any g in word w is not 0. False where all_finite(g, count) does not hold: then m, b and
+// bits stay, and the activity is 0. REQUIRES: count <= 4096.
+bool birder_moments(const BirderMoments& step, const float* g, float* m, float* b,
+                    std::size_t count, const Draw& draw, std::uint64_t begin, std::uint64_t wanted,
+                    std::uint8_t* bits, std::uint64_t* active) noexcept;
 
 // Counts +1 over the ranks on which a word is active. active[i] holds a bit per word. Word w of the
 // count is `planes_of(ranks)` bit planes of 8 bytes, lowest first, at counts + w*planes*8;

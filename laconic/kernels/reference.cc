@@ -172,9 +172,11 @@ void draw(const Draw& draw, std::uint64_t begin, const float* m, const float* b,
     if (is_plus(uniform(draw, begin + k), m[k], b != nullptr ? b[k] : 1.0F)) set_bit(bits, k);
 }
 
-std::uint64_t birder_moments(const BirderMoments& step, const float* g, float* m, float* b,
-                             std::size_t count, const Draw& draw, std::uint64_t begin,
-                             std::uint64_t wanted, std::uint8_t* bits) noexcept {
+bool birder_moments(const BirderMoments& step, const float* g, float* m, float* b,
+                    std::size_t count, const Draw& draw, std::uint64_t begin, std::uint64_t wanted,
+                    std::uint8_t* bits, std::uint64_t* active) noexcept {
+  *active = 0;
+  if (!all_finite(g, count)) return false;
   for (std::size_t k = 0; k < count; ++k) next_moments(step, g[k], m[k], b[k]);
   for (std::size_t w = 0; w < words_of(count); ++w) {
     if ((wanted >> w & 1) == 0) continue;
@@ -182,7 +184,8 @@ std::uint64_t birder_moments(const BirderMoments& step, const float* g, float* m
     reference::draw(draw, begin + first, m + first, b + first,
                     std::min<std::size_t>(64, count - first), bits + w * 8);
   }
-  return activity(g, count);
+  *active = activity(g, count);
+  return true;
 }
 
 void count_signs(const std::uint8_t* const* bits, const std::uint8_t* const* active, int ranks,

@@ -49,9 +49,9 @@ void from_top_k(Integers from, std::size_t slots, std::size_t begin, std::size_t
 // random_sign.h
 void draw(const Draw& draw, std::uint64_t begin, const float* m, const float* b, std::size_t count,
           std::uint8_t* bits) noexcept;
-std::uint64_t birder_moments(const BirderMoments& step, const float* g, float* m, float* b,
-                             std::size_t count, const Draw& draw, std::uint64_t begin,
-                             std::uint64_t wanted, std::uint8_t* bits) noexcept;
+bool birder_moments(const BirderMoments& step, const float* g, float* m, float* b,
+                    std::size_t count, const Draw& draw, std::uint64_t begin, std::uint64_t wanted,
+                    std::uint8_t* bits, std::uint64_t* active) noexcept;
 void count_signs(const std::uint8_t* const* bits, const std::uint8_t* const* active, int ranks,
                  std::size_t words, std::uint8_t* counts, std::uint16_t* voters) noexcept;
 void redraw(const Draw& draw, std::uint64_t begin, const std::uint8_t* counts,

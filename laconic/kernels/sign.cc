@@ -48,19 +48,25 @@ void Measure(const float* a, const float* e, const float* live, std::size_t coun
                     : measure_norm<Norm::kL1>(a, e, live, count, p, lanes);
 }
 
+// What a sign of `scale` leaves of `value`.
+template <bool kGain, class D>
+HWY_INLINE hn::Vec<D> residual_of(D d, hn::Vec<D> value, float scale, float gain) {
+  const auto size = hn::Abs(hn::Set(d, scale));
+  const auto left = hn::Sub(value, with_sign_of(value, size, hn::Neg(size)));
+  if constexpr (kGain) return hn::Mul(left, hn::Set(d, gain));
+  return left;
+}
+
 template <bool kMasked, bool kGain>
 HWY_INLINE void code_as(const float* p, const float* live, std::size_t count, float scale,
                         float gain, float* e, std::uint8_t* bits) {
-  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+  for_each_bit(count, bits, [=](auto d, std::size_t i) HWY_ATTR {
     const auto value = hn::LoadU(d, p + i);
-    const auto coded = hn::CopySignToAbs(hn::Abs(hn::Set(d, scale)), value);
-    auto residual = hn::Sub(value, coded);
-    if constexpr (kGain) residual = hn::Mul(residual, hn::Set(d, gain));
+    const auto residual = residual_of<kGain>(d, value, scale, gain);
     hn::StoreU(only_live<kMasked>(d, live, i, residual), d, e + i);
     // Dead elements are +0 where `measure` made p, but a caller's own p may hold anything there.
-    store_bits(d, sign_mask(d, only_live<kMasked>(d, live, i, value)), bits, i);
+    return sign_mask(d, only_live<kMasked>(d, live, i, value));
   });
-  clear_tail(count, bits);
 }
 
 void Code(const float* p, const float* live, std::size_t count, float scale, float gain, float* e,
@@ -74,6 +80,8 @@ template <Norm kNorm, bool kMasked>
 HWY_INLINE bool measure_sum(const Terms& a, const float* e, const float* live, std::size_t count,
                             Lanes& lanes) {
   accumulate(count, lanes, [=](auto d, std::size_t i) HWY_ATTR {
+    prefetch_page_ahead(a.a, i);
+    prefetch_page_ahead(e, i);
     return magnitude<kNorm>(sum_at<true, kMasked>(d, a, e, live, i));
   });
   return true;
@@ -83,7 +91,7 @@ template <Norm kNorm>
 HWY_INLINE bool measure_two(const Terms& a, const float* e, std::size_t count, Lanes& lanes) {
   Bound bound;
   accumulate(count, lanes, [=, &bound](auto d, std::size_t i) HWY_ATTR {
-    return magnitude<kNorm>(bound.sum_at(d, a, e, i));
+    return magnitude<kNorm>(bounded_sum_at(d, a, e, i, bound));
   });
   return bound.holds();
 }
@@ -106,19 +114,16 @@ bool MeasureSum(const Terms& a, const float* e, const float* live, std::size_t c
 template <bool kTwo, bool kMasked, bool kGain>
 HWY_INLINE void code_sum(const Terms& a, const float* e, const float* live, std::size_t count,
                          float scale, float gain, float* left, std::uint8_t* bits) {
-  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+  for_each_bit(count, bits, [=](auto d, std::size_t i) HWY_ATTR {
     if constexpr (!kTwo) {
       prefetch_next_tile(a.a, i);
       prefetch_next_tile(e, i);
     }
     const auto value = sum_at<true, kMasked, kTwo>(d, a, e, live, i);
-    const auto coded = hn::CopySignToAbs(hn::Abs(hn::Set(d, scale)), value);
-    auto residual = hn::Sub(value, coded);
-    if constexpr (kGain) residual = hn::Mul(residual, hn::Set(d, gain));
+    const auto residual = residual_of<kGain>(d, value, scale, gain);
     hn::StoreU(only_live<kMasked>(d, live, i, residual), d, left + i);
-    store_bits(d, sign_mask(d, value), bits, i);
+    return sign_mask(d, value);
   });
-  clear_tail(count, bits);
 }
 
 template <bool kGain>

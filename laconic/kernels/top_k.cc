@@ -56,16 +56,15 @@ struct Keys {
   // Bit i is whether is(d, key i).
   template <class Is>
   HWY_INLINE void mark(std::uint8_t* bits, const Is& is) const {
-    for_each(count, [&](auto d, std::size_t i) HWY_ATTR {
-      store_bits(d, hn::RebindMask(d, is(hn::RebindToSigned<decltype(d)>(), at(d, i))), bits, i);
+    for_each_bit(count, bits, [&](auto d, std::size_t i) HWY_ATTR {
+      return hn::RebindMask(d, is(hn::RebindToSigned<decltype(d)>(), at(d, i)));
     });
-    clear_tail(count, bits);
   }
 };
 
-// work(i) for every bit of the word that begins with element `first`.
+// work(i) for every 1 of the word that begins with element `first`.
 template <class Work>
-HWY_INLINE void for_each_bit(std::uint64_t word, std::size_t first, const Work& work) {
+HWY_INLINE void for_each_one(std::uint64_t word, std::size_t first, const Work& work) {
   for (; word != 0; word &= word - 1)
     work(first + static_cast<std::size_t>(std::countr_zero(word)));
 }
@@ -146,7 +145,7 @@ HWY_INLINE Kept find(const Keys<kMasked>& keys, std::size_t slots, float largest
                      hn::Gt(hn::Set(di, window.high), key));
     });
     for (std::size_t w = 0; w * 64 < keys.count; ++w)
-      for_each_bit(load_word(bits, w), w * 64,
+      for_each_one(load_word(bits, w), w * 64,
                    [&](std::size_t i) HWY_ATTR { few[number++] = keys.p[i]; });
     narrow(Keys<false>{few, nullptr, number}, slots, window.above, 0, window);
   }
@@ -202,7 +201,7 @@ HWY_INLINE void encode_as(const float* p, const float* live, std::size_t count, 
   for (std::size_t w = 0; w * 64 < count; ++w) {
     std::uint64_t word = load_word(above, w);
     if (ties > 0) word |= first_of(load_word(equal, w), ties);
-    for_each_bit(word, w * 64, [&](std::size_t i) HWY_ATTR {
+    for_each_one(word, w * 64, [&](std::size_t i) HWY_ATTR {
       const int code = code_of(p[i], inverse, largest_code(kTopKBits));
       chosen.index[chosen.number] = static_cast<std::uint16_t>(i);
       chosen.field[chosen.number] = static_cast<std::uint8_t>(code & 0xF);
@@ -224,14 +223,36 @@ void ToTopK(const float* p, const float* live, std::size_t count, std::size_t sl
        : encode_as<false>(p, live, count, slots, largest, gain, e, places);
 }
 
-// work(i, value) for the elements of [begin, begin + count), i from 0 on.
+// The value of every code: sixteen.
+struct Values {
+  explicit Values(float scale) {
+    for (int field = 0; field < 16; ++field) of[field] = decoded(scale, (field ^ 8) - 8);
+  }
+  float of[16];
+};
+
+// work(i, value) for the elements of [begin, begin + count), i from 0 on. Two places at once: their
+// indices are three bytes.
 template <class Work>
 HWY_INLINE void for_each_place(const Integers& from, std::size_t slots, std::size_t begin,
                                std::size_t count, const Work& work) {
-  for (std::size_t place = 0; place < slots && !is_free(from.codes, place); ++place) {
-    const std::size_t i = index_at(from.codes, place) - begin;
-    if (i < count) work(i, decoded(from.scale, code_at(from.codes, slots, place)));
+  const Values values(from.scale);
+  const auto element = [&](std::size_t index, unsigned field) HWY_ATTR {
+    if (index - begin < count) work(index - begin, values.of[field & 0xF]);
+  };
+  std::size_t used = slots;
+  while (used > 0 && is_free(from.codes, used - 1)) --used;
+  const std::uint8_t* indices = from.codes;
+  const std::uint8_t* codes = from.codes + 3 * slots / 2;
+  const std::size_t odd = slots % 2;  // then codes begin in the middle of a byte
+  std::size_t place = 0;
+  for (; place + 2 <= used; place += 2, indices += 3, ++codes) {
+    std::uint32_t both = indices[2];
+    both = both << 16 | static_cast<std::uint32_t>(indices[1] << 8 | indices[0]);
+    element(both & 0xFFF, codes[0] >> (4 * odd));
+    element(both >> 12, codes[odd] >> (4 * (1 - odd)));
   }
+  if (place < used) element(index_at(from.codes, place), codes[0] >> (4 * odd));
 }
 
 template <bool kFeedback, bool kMasked>

@@ -36,10 +36,17 @@ HWY_INLINE void prefetch_ahead(const float* at, std::size_t i) {
   __builtin_prefetch(reinterpret_cast<const void*>(next), 0, kNear ? 3 : 2);
 }
 
-// The same in a second pass over a tile, for the first half of the next one: memory has no time for
-// more, and the hardware has fetched its beginning by itself.
+// The same line of the next page, into L1. What the hardware fetches by itself ends with a page, and
+// a CPU looks some hundred instructions ahead: few elements, where there is much to compute.
+constexpr std::size_t kPage = 1024;
+HWY_INLINE void prefetch_page_ahead(const float* at, std::size_t i) {
+  prefetch_ahead<kPage, true>(at, i);
+}
+
+// In a second pass over a tile: the second page of the next one, whose first page came in the first
+// pass. Memory has no time for more.
 HWY_INLINE void prefetch_next_tile(const float* at, std::size_t i) {
-  if (i % 32 == 0) prefetch_ahead<4096 + 256>(at, i / 2);
+  if (i % 64 == 0) prefetch_ahead<4096 + kPage, true>(at, i / 4);
 }
 
 // body(d, i) for the vectors of every 16 elements of [0, count), then for every element of the tail.
@@ -154,8 +161,51 @@ HWY_INLINE hn::Mask<D> sign_mask(D d, hn::Vec<D> value) {
 #endif
 }
 
-// Whole words are written: the bytes after the last element are 0.
-HWY_INLINE void clear_tail(std::size_t count, std::uint8_t* bits) {
+// `coded` with the sign of `value`; REQUIRES: `positive` is not negative, `negative` is its opposite.
+// Where masks are vectors, the sign chooses with one instruction less than it is copied with.
+template <class V>
+HWY_INLINE V with_sign_of(V value, V positive, V negative) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
+  return hn::IfNegativeThenElse(value, negative, positive);
+#else
+  static_cast<void>(negative);
+  return hn::CopySignToAbs(positive, value);
+#endif
+}
+
+// Bit i is that of mask(d, i), for [0, count). Whole words are written: the bits after the last
+// element are 0. Narrow vectors are stored four at once, since a CPU stores less often than it adds.
+template <class Count, class Mask>
+HWY_INLINE void for_each_bit(Count count, std::uint8_t* bits, const Mask& mask) {
+  std::size_t i = 0;
+#if HWY_TARGET == HWY_AVX2
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  for (; i + 32 <= count; i += 32) {
+    __m256i one[4];
+    for (std::size_t k = 0; k < 4; ++k) one[k] = _mm256_castps_si256(mask(Full(), i + 8 * k).raw);
+    const __m256i bytes =
+        _mm256_packs_epi16(_mm256_packs_epi32(one[0], one[1]), _mm256_packs_epi32(one[2], one[3]));
+    const int word = _mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, order));
+    std::memcpy(bits + i / 8, &word, sizeof word);
+  }
+#elif HWY_TARGET != HWY_SCALAR
+  for (; i + 4 * kWidth <= count; i += 4 * kWidth) {
+    std::uint64_t four = 0;
+    for (std::size_t k = 0; k < 4; ++k) {
+      std::uint8_t bytes[8] = {};
+      hn::StoreMaskBits(Full(), mask(Full(), i + k * kWidth), bytes);
+      std::uint16_t one;
+      std::memcpy(&one, bytes, sizeof one);
+      four |= std::uint64_t{one} << (k * kWidth);
+    }
+    std::memcpy(bits + i / 8, &four, kWidth / 2);
+  }
+#endif
+  for (; i + 16 <= count; i += 16)
+    for (std::size_t k = 0; k < 16; k += kWidth)
+      store_bits(Full(), mask(Full(), i + k), bits, i + k);
+  if constexpr (std::is_same_v<Count, std::size_t>)
+    for (; i < count; ++i) store_bits(One(), mask(One(), i), bits, i);
   const std::size_t used = (count + 7) / 8, all = (count + 63) / 64 * 8;
   for (std::size_t k = used; k < all; ++k) bits[k] = 0;
 }
@@ -177,20 +227,17 @@ HWY_INLINE hn::Vec<D> value_at(D d, const Terms& terms, std::size_t i) {
                  hn::Mul(hn::Set(d, terms.of_b), hn::LoadU(d, terms.b + i)));
 }
 
-// The largest of what two terms bound, in the order of bits as integers.
+// Whether all that it saw is finite, and no larger than a gradient may be: in the order of bits as
+// integers NaN and Inf lie above all others.
 class Bound {
  public:
   HWY_INLINE Bound() : largest_(hn::Zero(Full())), last_(hn::Zero(One())) {}
-  // The terms and e, at i.
   template <class D>
-  HWY_INLINE hn::Vec<D> sum_at(D d, const Terms& terms, const float* e, std::size_t i) {
-    const auto sum = value_at<true>(d, terms, i);
-    const auto bounded = terms.bounded == Bounded::kSecond ? hn::LoadU(d, terms.b + i) : sum;
+  HWY_INLINE void see(D d, hn::Vec<D> value) {
     if constexpr (hn::MaxLanes(D()) == 1)
-      last_ = larger(d, last_, bounded);
+      last_ = larger(d, last_, value);
     else
-      largest_ = larger(d, largest_, bounded);
-    return hn::Add(sum, hn::LoadU(d, e + i));
+      largest_ = larger(d, largest_, value);
   }
   HWY_INLINE bool holds() const {
     const hn::RebindToSigned<Full> di;
@@ -204,6 +251,15 @@ class Bound {
   Vector largest_;
   hn::Vec<One> last_;
 };
+
+// The sum of two terms and e at i; `bound` sees what the terms bound.
+template <class D>
+HWY_INLINE hn::Vec<D> bounded_sum_at(D d, const Terms& terms, const float* e, std::size_t i,
+                                     Bound& bound) {
+  const auto sum = value_at<true>(d, terms, i);
+  bound.see(d, terms.bounded == Bounded::kSecond ? hn::LoadU(d, terms.b + i) : sum);
+  return hn::Add(sum, hn::LoadU(d, e + i));
+}
 
 // a + e (without feedback: a), 0 where live is 0.
 template <bool kFeedback, bool kMasked, bool kTwo = false, class D>

@@ -42,52 +42,38 @@ HWY_INLINE hn::Mask<D> voted(D d, Ties ties, hn::Vec<D> c, std::size_t i) {
   return hn::Gt(hn::IfThenElse(hn::Eq(c, zero), tie, c), zero);
 }
 
-// The votes of [0, count); where kKeeps, `before` gets the moments as they were. Returns the activity.
-template <bool kKeeps>
-HWY_INLINE std::uint64_t votes_of(LionMoments s, Ties ties, const float* g, float* m,
-                                  std::size_t count, std::uint8_t* bits, float* before) {
-  std::uint64_t active = 0;
-  for_each_word(count, [&](std::size_t w, std::size_t at, auto n) HWY_ATTR {
-    const bool any = any_nonzero(n, [&](auto d, std::size_t i) HWY_ATTR {
-      const auto gradient = hn::LoadU(d, g + at + i);
-      if constexpr (kKeeps) hn::StoreU(hn::LoadU(d, m + at + i), d, before + at + i);
-      store_bits(d, voted(d, ties, next_c(d, s, gradient, m + at + i), i), bits + w * 8, i);
-      return gradient;
-    });
-    clear_tail(n, bits + w * 8);
-    active |= std::uint64_t{any} << w;
-  });
-  return active;
-}
-
-// Only when all gradients have been looked at the moments may change. To look at a whole tile first
-// would fill L1 with it; so the moments of its beginning change at once, and are kept for the case
-// that the rest is not finite.
-constexpr std::size_t kFirstWords = 20;
-
+// Only when all gradients have been looked at it is known whether the moments may change. To look
+// first would read a tile twice, so they change at once and are kept for the case that a gradient
+// is not finite; what is asked for a page ahead then comes as fast as without that.
 bool LionVotes(const LionMoments& step, Ties ties, const float* g, float* m, std::size_t count,
                std::uint8_t* bits, std::uint64_t* active) {
-  constexpr std::size_t kFirst = kFirstWords * kWord;
-  HWY_ALIGN float before[kFirst];
-  const std::size_t first = count < kFirst ? count : kFirst;
-  *active = votes_of<true>(step, ties, g, m, first, bits, before);
-  if (!kernels::all_finite(g, count)) {
-    std::memcpy(m, before, first * sizeof(float));
-    std::memset(bits, 0, (count + kWord - 1) / kWord * 8);
-    *active = 0;
-    return false;
-  }
-  if (first < count)
-    *active |=
-        votes_of<false>(step, ties, g + first, m + first, count - first, bits + first / 8, nullptr)
-        << kFirstWords;
-  return true;
+  HWY_ALIGN float before[64 * kWord];
+  Seen all;
+  *active = 0;
+  for_each_word(count, [&](std::size_t w, std::size_t at, auto n) HWY_ATTR {
+    Seen seen;
+    for_each_bit(n, bits + w * 8, [&](auto d, std::size_t i) HWY_ATTR {
+      prefetch_page_ahead(g + at, i);
+      prefetch_page_ahead(m + at, i);
+      const auto gradient = hn::LoadU(d, g + at + i);
+      seen.see(d, gradient);
+      hn::StoreU(hn::LoadU(d, m + at + i), d, before + at + i);
+      return voted(d, ties, next_c(d, step, gradient, m + at + i), i);
+    });
+    *active |= std::uint64_t{seen.any_nonzero()} << w;
+    all.see(seen);
+  });
+  if (finite(all, g, count)) return true;
+  std::memcpy(m, before, count * sizeof(float));
+  std::memset(bits, 0, (count + kWord - 1) / kWord * 8);
+  *active = 0;
+  return false;
 }
 
 void Vote(Ties ties, const float* c, std::size_t count, std::uint8_t* bits) {
-  for_each(count, [=](auto d, std::size_t i)
-                      HWY_ATTR { store_bits(d, voted(d, ties, hn::LoadU(d, c + i), i), bits, i); });
-  clear_tail(count, bits);
+  for_each_bit(count, bits, [=](auto d, std::size_t i) HWY_ATTR {
+    return voted(d, ties, hn::LoadU(d, c + i), i);
+  });
 }
 
 // Words of bits in the lanes of a vector; bytes of any alignment.

@@ -6,6 +6,7 @@
 #define LACONIC_KERNELS_WORDS_INL_H_
 #endif
 
+#include "laconic/kernels/dense.h"
 #include "laconic/kernels/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,20 +24,55 @@ HWY_INLINE void for_each_word(std::size_t count, const Step& step) {
   if (w * kWord < count) step(w, w * kWord, count - w * kWord);
 }
 
-// Whether any of the values that `load` gives in a word is not 0.
-template <class Count, class Load>
-HWY_INLINE bool any_nonzero(Count count, const Load& load) {
-  auto seen = hn::Zero(Full());
-  bool tail = false;
-  for_each(count, [&](auto d, std::size_t i) HWY_ATTR {
-    const auto value = load(d, i);
-    if constexpr (hn::MaxLanes(decltype(d)()) == kWidth)
-      seen = hn::Or(seen, value);
+// All bits of what it saw.
+class Seen {
+ public:
+  HWY_INLINE Seen() : all_(hn::Zero(Full())), last_(hn::Zero(One())) {}
+  template <class D>
+  HWY_INLINE void see(D, hn::Vec<D> value) {
+    if constexpr (hn::MaxLanes(D()) == kWidth)
+      all_ = hn::Or(all_, value);
     else
-      tail |= hn::GetLane(value) != 0;
+      last_ = hn::Or(last_, value);
+  }
+  HWY_INLINE void see(const Seen& other) {
+    all_ = hn::Or(all_, other.all_);
+    last_ = hn::Or(last_, other.last_);
+  }
+  HWY_INLINE bool any_nonzero() const { return !none_above(0); }
+  // Whether the magnitude of all bits together, and so of every value, is no larger.
+  HWY_INLINE bool bounded_by(float limit) const { return none_above(limit); }
+
+ private:
+  HWY_INLINE bool none_above(float limit) const {
+    const hn::RebindToSigned<Full> di;
+    const auto all = hn::BitCast(di, hn::Abs(all_));
+    return hn::AllFalse(di, hn::Gt(all, hn::BitCast(di, hn::Set(Full(), limit)))) &&
+           !(bits_of(hn::GetLane(hn::Abs(last_))) > bits_of(limit));
+  }
+
+  Vector all_;
+  hn::Vec<One> last_;
+};
+
+// The activity of up to 64 words: bit w is set when any value of word w is not 0. Returns all bits.
+HWY_INLINE Seen see_all(const float* values, std::size_t count, std::uint64_t* active) {
+  Seen all;
+  *active = 0;
+  for_each_word(count, [&](std::size_t w, std::size_t at, auto n) HWY_ATTR {
+    Seen word;
+    for_each(n,
+             [&](auto d, std::size_t i) HWY_ATTR { word.see(d, hn::LoadU(d, values + at + i)); });
+    *active |= std::uint64_t{word.any_nonzero()} << w;
+    all.see(word);
   });
-  const hn::RebindToUnsigned<Full> du;
-  return tail || !hn::AllTrue(du, hn::Eq(hn::BitCast(du, hn::Abs(seen)), hn::Zero(du)));
+  return all;
+}
+
+// all_finite(g, count), `all` being what see_all returns of g: quicker unless some gradient is 2 or
+// more.
+HWY_INLINE bool finite(const Seen& all, const float* g, std::size_t count) {
+  return all.bounded_by(kLargestGradient) || kernels::all_finite(g, count);
 }
 
 }  // namespace laconic::kernels::HWY_NAMESPACE

@@ -370,10 +370,14 @@ void record_random_sign(Golden& golden, Case& one) {
                 bits);
   golden.record(LACONIC_BOTH(draw, "draw", "begin", "m", "b", "count", "bits"), how, 640, m,
                 nullptr, n, bits);
-  golden.record(LACONIC_BOTH(birder_moments, "step", "g", "m", "b", "count", "draw", "begin",
-                             "wanted", "bits"),
-                BirderMoments{0.9F, 0.1F}, one.finite(), m, b, n, how, 128,
-                std::uint64_t{0xA5A5F00F12345679}, bits);
+  const auto g = one.finite();
+  auto bad = g;
+  if (n > 0) bad.values[n - 1] = -1.1e16F;
+  for (const auto& gradient : {g, bad})
+    golden.record(LACONIC_BOTH(birder_moments, "step", "g", "m", "b", "count", "draw", "begin",
+                               "wanted", "bits", "active"),
+                  BirderMoments{0.9F, 0.1F}, gradient, m, b, n, how, 128,
+                  std::uint64_t{0xA5A5F00F12345679}, bits, Array<std::uint64_t>{{0}});
   golden.record(LACONIC_BOTH(ratio_to_bf16, "m", "b", "count", "out"), m, b, n, one.bf16());
   golden.record(LACONIC_BOTH(activity, "values", "count"), one.live(), n);
   const auto signs = one.floats();  // one by one: arguments are evaluated in any order

@@ -289,7 +289,9 @@ def draw(draw, begin, m, b, count, bits):
 
 
 @kernel
-def birder_moments(step, g, m, b, count, draw, begin, wanted, bits):
+def birder_moments(step, g, m, b, count, draw, begin, wanted, bits, active):
+    if not finite(g):
+        return {"active": np.zeros(1, np.uint64), "result": False}
     keep, take = F(step["beta"]), F(step["one_minus_beta"])
     m = keep * m + take * g
     b = keep * b + take * np.abs(g)
@@ -300,7 +302,8 @@ def birder_moments(step, g, m, b, count, draw, begin, wanted, bits):
         "m": m,
         "b": b,
         "bits": np.where(chosen, pack(drawn(draw, begin, m, b)), bits),
-        "result": any_in_words(g != 0),
+        "active": np.array([any_in_words(g != 0)], np.uint64),
+        "result": True,
     }
 
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "laconic/kernels/reference.h"
 #include "tests/support/cases.h"
 #include "tests/support/votes.h"
@@ -9,6 +11,7 @@
 namespace laconic::kernels {
 namespace {
 
+using testing::Array;
 using testing::Case;
 using testing::Counted;
 using testing::expect_same;
@@ -74,13 +77,18 @@ TEST_P(RandomSignKernels, BirderMomentsEqualTheReference) {
         const auto bits = one.bits();
         const auto check = [&](std::uint64_t wanted) {
           expect_same(birder_moments, reference::birder_moments, step, g, m, b, one.count(),
-                      kWorker, 128, wanted, bits);
+                      kWorker, 128, wanted, bits, Array<std::uint64_t>{{~std::uint64_t{0}}});
         };
         for (std::uint64_t wanted : {std::uint64_t{0}, ~std::uint64_t{0}, 0xA5A5F00F12345678})
           check(wanted);
         for (std::size_t k = 0; k < g.values.size(); ++k)
           if (k / 64 % 3 == 1) g.values[k] = k % 2 == 0 ? 0.0F : -0.0F;
         check(0x5A5A0FF0EDCBA987);
+        for (const float last : {-1e16F, 3.0F, -1.1e16F, std::numeric_limits<float>::quiet_NaN()}) {
+          if (one.count() == 0) break;
+          g.values.back() = last;
+          check(~std::uint64_t{0});
+        }
       },
       4096);
 }
@@ -90,7 +98,9 @@ TEST_P(RandomSignKernels, BirderMomentsForgetWhatFellBelowTheSmallestScale) {
   float g[] = {0, 0, 0}, m[] = {0x1p-99F, -0x1p-100F, 0x1p-140F},
         b[] = {0x1p-99F, 0x1.fffffep-100F, 0x1p-140F};
   std::uint8_t bits[8] = {};
-  EXPECT_EQ(birder_moments(step, g, m, b, 3, kWorker, 0, 1, bits), 0U);
+  std::uint64_t active = 1;
+  EXPECT_TRUE(birder_moments(step, g, m, b, 3, kWorker, 0, 1, bits, &active));
+  EXPECT_EQ(active, 0U);
   EXPECT_EQ(b[0], 0x1p-100F);
   EXPECT_EQ(m[0], 0x1p-100F);
   for (int k : {1, 2}) {

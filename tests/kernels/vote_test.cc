@@ -62,6 +62,12 @@ TEST_P(VoteKernels, LionVotesEqualTheReference) {
         for (const Ties ties : kBoth)
           expect_same(lion_votes, reference::lion_votes, kMoments, ties, g, m, one.count(),
                       one.bits(), active);
+        for (const float last : {-1e16F, 3.0F}) {
+          if (one.count() == 0) break;
+          g.values.back() = last;
+          expect_same(lion_votes, reference::lion_votes, kMoments, kBoth[0], g, m, one.count(),
+                      one.bits(), active);
+        }
         for (std::size_t at = 0; at < one.count(); at += 1 + one.count() / 3) {
           auto bad = g;
           bad.values[at] = at % 2 == 0 ? 1.1e16F : std::numeric_limits<float>::quiet_NaN();
