@@ -156,15 +156,14 @@ class Pieces {
 };
 #endif
 
-// m > s*b, or s < 0 where they are equal; s = piece/32768 - 1 + 1/65536, which is exact however it
-// is computed: here from 2 + piece/32768 + 1/65536, whose bits are the piece's and two more.
+// m > s*b, or s < 0 where they are equal; s = piece/32768 - 1 + 1/65536, which is exact whether or
+// not a CPU has one instruction for it.
 template <class D>
 HWY_INLINE hn::Mask<D> drawn(D d, const std::uint16_t* pieces, hn::Vec<D> m, hn::Vec<D> b) {
   const hn::RebindToSigned<D> di;
   const hn::Rebind<std::uint16_t, D> dh;
   const auto piece = hn::PromoteTo(di, hn::LoadU(dh, pieces));
-  const auto above = hn::Or(hn::ShiftLeft<7>(piece), hn::Set(di, 0x40000040));
-  const auto s = hn::Sub(hn::BitCast(d, above), hn::Set(d, 3.0F));
+  const auto s = hn::MulAdd(hn::ConvertTo(d, piece), hn::Set(d, 0x1p-15F), hn::Set(d, 0x1p-16F - 1));
   const auto threshold = hn::Mul(s, b);
   const auto greater = hn::Gt(m, threshold);
 #if HWY_TARGET <= HWY_AVX3  // masks are no vectors
@@ -205,36 +204,14 @@ void DrawSigns(const Draw& draw, std::uint64_t begin, const float* m, const floa
              [](auto d, std::size_t) HWY_ATTR { return hn::Set(d, 1.0F); });
 }
 
-// The smallest of what it saw. REQUIRES: no NaN.
-class Smallest {
- public:
-  HWY_INLINE Smallest() : smallest_(hn::Set(Full(), 1)), last_(hn::Set(One(), 1)) {}
-  template <class D>
-  HWY_INLINE void see(D, hn::Vec<D> value) {
-    if constexpr (hn::MaxLanes(D()) == kWidth)
-      smallest_ = hn::Min(smallest_, value);
-    else
-      last_ = hn::Min(last_, value);
-  }
-  // REQUIRES: limit <= 1.
-  HWY_INLINE bool at_least(float limit) const {
-    return hn::AllFalse(Full(), hn::Lt(smallest_, hn::Set(Full(), limit))) &&
-           hn::GetLane(last_) >= limit;
-  }
-
- private:
-  Vector smallest_;
-  hn::Vec<One> last_;
-};
-
 template <class D>
-struct Moments {
+struct MeanAndBound {
   hn::Vec<D> mean, bound;
 };
 
 // Replaces the moments at i by the next ones.
 template <class D>
-HWY_INLINE Moments<D> next_moments(D d, BirderMoments s, const float* g, float* m, float* b,
+HWY_INLINE MeanAndBound<D> next_moments(D d, BirderMoments s, const float* g, float* m, float* b,
                                    std::size_t i, Seen& seen) {
   const auto keep = hn::Set(d, s.beta), take = hn::Set(d, s.one_minus_beta);
   // A gradient is looked through before its moments are updated, tile by tile: it is asked for a
@@ -248,7 +225,7 @@ HWY_INLINE Moments<D> next_moments(D d, BirderMoments s, const float* g, float* 
   const auto mean = hn::Add(hn::Mul(keep, hn::LoadU(d, m + i)), taken);
   const auto bound = hn::Add(hn::Mul(keep, hn::LoadU(d, b + i)), hn::Abs(taken));
   const auto gone = hn::Lt(bound, hn::Set(d, kSmallestBound));
-  const Moments<D> next{hn::IfThenZeroElse(gone, mean), hn::IfThenZeroElse(gone, bound)};
+  const MeanAndBound<D> next{hn::IfThenZeroElse(gone, mean), hn::IfThenZeroElse(gone, bound)};
   hn::StoreU(next.mean, d, m + i);
   hn::StoreU(next.bound, d, b + i);
   return next;
