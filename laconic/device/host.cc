@@ -136,17 +136,33 @@ void HostDevice::finish(const EncodeValues& job, const Block& at) {
   if (job.to.residual.kept && number % 16 == 0) sample(job.to, at);
 }
 
+// Whatever it holds goes out as it is, from where it is.
+void HostDevice::encode_exact(const EncodeValues& job, const Block& at) {
+  const EncodeJob& to = job.to;
+  for_each_tile(to.range.capacity, at.begin, at.count, [&](const Codec::Part& part) {
+    float* p = to.codec->in_place(to.out, part);
+    Tile tile{.begin = to.range.begin + part.begin,
+              .count = part.count,
+              .values = p ? p : scratch(at.thread),
+              .checked = false};
+    fill(job.source, tile);
+    Codec::Block unused;
+    to.codec->encode(tile.values, nullptr, part, unused, 1, nullptr, to.out);
+  });
+  finish(job, at);
+}
+
 void HostDevice::encode_one(const EncodeValues& job, const Block& at) {
   const EncodeJob& to = job.to;
   const Codec& codec = *to.codec;
+  if (codec.exact()) return encode_exact(job, at);
   const auto values = [&](bool fallback) {
     return [&, fallback](const Codec::Part& part, float* p, Codec::Block& block) {
       Tile tile{.begin = to.range.begin + part.begin,
                 .count = part.count,
                 .values = p,
-                .fallback = fallback,
-                .checked = !codec.exact()};
-      const bool good = fill(job.source, tile) || codec.exact();
+                .fallback = fallback};
+      const bool good = fill(job.source, tile);
       codec.measure(tile.values, added_at(to.residual, part.begin), live_at(to, part.begin),
                     part.count, p, block);
       return good;
@@ -271,11 +287,14 @@ void HostDevice::decode(const DecodeMessage& job) {
   const std::size_t run = job.block == 0 ? 0 : item_of(job.block);
   // Exact means may hold what is not finite, and then a sink leaves out a whole block.
   const std::size_t most = job.codec->exact() ? kTile : run_of(job.block);
+  const auto* store = std::get_if<Store>(&job.sink);
   for_each_block(job.range, run, [&](const Block& at) {
     for (std::size_t done = 0; done < at.count; done += most) {
       const Codec::Part part{job.range.capacity, at.begin + done, std::min(most, at.count - done)};
-      take(job.sink, job.range.begin + part.begin,
-           {job.codec->decode(job.message, part, scratch(at.thread)), part.count});
+      const std::size_t begin = job.range.begin + part.begin;
+      float* to = store ? store->to + begin : scratch(at.thread);
+      const float* mean = job.codec->decode(job.message, part, to);
+      if (!store || mean != to) take(job.sink, begin, {mean, part.count});
     }
   });
 }

@@ -54,6 +54,7 @@ class HostDevice final : public Device {
   void for_each_block(const Range& range, std::size_t block, const Work& work);
   template <typename Make>
   bool encode_block(const EncodeJob& job, const Block& at, Codec::Block& block, const Make& make);
+  void encode_exact(const EncodeValues& job, const Block& at);
   void encode_one(const EncodeValues& job, const Block& at);
   std::size_t encode_run(const EncodeValues& job, const Codec::Part& run, int thread);
   // After a block is encoded.
