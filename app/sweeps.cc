@@ -52,11 +52,8 @@ const float* finite_gradient(const Arrays& a, std::size_t i, std::size_t count) 
 
 // As HostDevice does it.
 void code_terms(Arrays& a, std::size_t i, std::size_t count, const k::Terms& terms) {
-  k::Lanes lanes;
-  k::measure_sum(terms, a.e.data() + i, nullptr, count, k::Norm::kL2, lanes);
-  const float scale = a.scales[i / kTile] = k::scale_of(k::fold(lanes), count, k::Norm::kL2);
-  k::code_sum(terms, a.e.data() + i, nullptr, count, scale, 1.0F, a.e.data() + i,
-              a.bits.data() + i / 8);
+  k::encode_signs(terms, a.e.data() + i, nullptr, count, kTile, k::Norm::kL2, 1.0F, a.e.data() + i,
+                  &a.scales[i / kTile], a.bits.data() + i / 8);
 }
 
 // Of a tile that holds the residual already.

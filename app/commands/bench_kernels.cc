@@ -54,10 +54,8 @@ std::vector<Case> cases(KernelArrays& a) {
   std::uint8_t *bits = a.bits.data(), *coded = a.coded.data();
   const auto encode = [=](k::Norm norm) {
     return [=](std::size_t i, std::size_t n) {
-      k::Lanes lanes;
-      k::measure_sum(g + i, e + i, nullptr, n, norm, lanes);
-      s[i / kBlock] = k::scale_of(k::fold(lanes), n, norm);
-      k::code_sum(g + i, e + i, nullptr, n, s[i / kBlock], 1.0F, e + i, coded + i / 8);
+      k::encode_signs(g + i, e + i, nullptr, n, kBlock, norm, 1.0F, e + i, s + i / kBlock,
+                      coded + i / 8);
     };
   };
   const auto for_each_scale = [](std::size_t i, std::size_t n, const auto& work) {

@@ -71,21 +71,13 @@ class Sign final : public Codec {
   std::size_t encode_run(const kernels::Terms& a, const float* e, const float* live,
                          const Part& part, float gain, float* left,
                          std::byte* message) const noexcept override {
-    std::size_t done = 0;
-    for (std::size_t n; done < part.count; done += n) {
-      n = std::min(block_, part.count - done);
-      const float* alive = live ? live + done : nullptr;
-      Block block;
-      const bool bounded =
-          kernels::measure_sum(a.from(done), e + done, alive, n, norm_, block.lanes);
-      finish_tile(alive, n, block);
-      if (!bounded || !settle(n, block)) break;
-      const Part one{part.capacity, part.begin + done, n};
-      const auto to = parts(message, part.capacity);
-      wire::store_float(to.extras + 4 * index(one), block.scale);
-      kernels::code_sum(a.from(done), e + done, alive, n, block.scale, gain, left + done,
-                        reinterpret_cast<std::uint8_t*>(to.bits + one.begin / 8));
-    }
+    const auto to = parts(message, part.capacity);
+    float scales[kTile / wire::kWord];
+    const std::size_t done =
+        kernels::encode_signs(a, e, live, part.count, block_, norm_, gain, left, scales,
+                              reinterpret_cast<std::uint8_t*>(to.bits + part.begin / 8));
+    for (std::size_t b = 0; b < wire::blocks(done, block_); ++b)
+      wire::store_float(to.extras + 4 * (index(part) + b), scales[b]);
     return done;
   }
 

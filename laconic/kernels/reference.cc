@@ -82,6 +82,24 @@ void code(const float* p, const float* live, std::size_t count, float scale, flo
   }
 }
 
+std::size_t encode_signs(const float* a, const float* e, const float* live, std::size_t count,
+                         std::size_t block, Norm norm, float gain, float* left, float* scales,
+                         std::uint8_t* bits) noexcept {
+  for (std::size_t at = 0; at < count; at += block) {
+    const std::size_t n = count - at < block ? count - at : block;
+    const float* alive = live ? live + at : nullptr;
+    Lanes lanes;
+    for (std::size_t k = at; k < at + n; ++k)
+      if (!is_dead(live, k)) add_to_lane(lanes, k - at, a[k] + e[k], norm);
+    const float sum = reference::fold(lanes);
+    if (!std::isfinite(sum)) return at;
+    for (std::size_t k = at; k < at + n; ++k) left[k] = is_dead(live, k) ? 0.0F : a[k] + e[k];
+    *scales++ = reference::scale_of(sum, alive ? reference::count_live(alive, n) : n, norm);
+    code(left + at, alive, n, scales[-1], gain, left + at, bits + at / 8);
+  }
+  return count;
+}
+
 void serve(const Coded* coded, int codes, float factor, const float* e, const float* live,
            std::size_t count, Norm norm, float* q, Lanes& lanes) noexcept {
   for (std::size_t k = 0; k < count; ++k) {

@@ -19,6 +19,9 @@ void measure(const float* a, const float* e, const float* live, std::size_t coun
              float* p, Lanes& lanes) noexcept;
 void code(const float* p, const float* live, std::size_t count, float scale, float gain, float* e,
           std::uint8_t* bits) noexcept;
+std::size_t encode_signs(const float* a, const float* e, const float* live, std::size_t count,
+                         std::size_t block, Norm norm, float gain, float* left, float* scales,
+                         std::uint8_t* bits) noexcept;
 void serve(const Coded* coded, int codes, float factor, const float* e, const float* live,
            std::size_t count, Norm norm, float* q, Lanes& lanes) noexcept;
 void decode(Coded coded, std::size_t count, float* out) noexcept;

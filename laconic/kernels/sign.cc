@@ -1,6 +1,7 @@
 #include "laconic/kernels/sign.h"
 
 #include <bit>
+#include <cfloat>
 #include <cmath>
 #include <cstring>
 
@@ -76,69 +77,121 @@ void Code(const float* p, const float* live, std::size_t count, float scale, flo
             : code_as<false, true>(p, live, count, scale, gain, e, bits);
 }
 
-template <Norm kNorm, bool kMasked>
-HWY_INLINE bool measure_sum(const Terms& a, const float* e, const float* live, std::size_t count,
-                            Lanes& lanes) {
-  accumulate(count, lanes, [=](auto d, std::size_t i) HWY_ATTR {
-    prefetch_page_ahead(a.a, i);
-    prefetch_page_ahead(e, i);
-    return magnitude<kNorm>(sum_at<true, kMasked>(d, a, e, live, i));
-  });
-  return true;
+// A block is gone through twice, and memory works in both passes: in the second one the first quarter
+// of the next block is asked for, in the first one the rest of this one, a quarter ahead. Each line
+// once, and what is written too, since a store waits for its line as a load does.
+HWY_INLINE void prefetch_rest(const float* at, std::size_t i, std::size_t count) {
+  if (i + count / 4 < count) __builtin_prefetch(at + i + count / 4, 0, 3);
+}
+HWY_INLINE void prefetch_next(const float* at, std::size_t i, std::size_t count) {
+  if (i % 64 != 0) return;
+  const auto next = reinterpret_cast<std::uintptr_t>(at + i / 4) + count * sizeof(float);
+  __builtin_prefetch(reinterpret_cast<const void*>(next), 0, 3);
 }
 
-template <Norm kNorm>
-HWY_INLINE bool measure_two(const Terms& a, const float* e, std::size_t count, Lanes& lanes) {
+// What signs are made of: p = a + e, and (p - C(p)) * gain goes to `left`.
+struct Signing {
+  Signing from(std::size_t i) const {
+    return {a.from(i), e + i, live ? live + i : nullptr, gain, left + i};
+  }
+  Terms a;
+  const float *e, *live;
+  float gain;
+  float* left;
+};
+
+// The magnitudes of a block into `lanes`, and its signs: memory is what takes time in this pass.
+// False: the terms are out of their bound.
+template <Norm kNorm, bool kMasked, bool kTwo>
+HWY_INLINE bool measure_signs(const Signing& of, std::size_t count, Lanes& lanes,
+                              std::uint8_t* bits) {
   Bound bound;
-  accumulate(count, lanes, [=, &bound](auto d, std::size_t i) HWY_ATTR {
-    return magnitude<kNorm>(bounded_sum_at(d, a, e, i, bound));
+  const auto sum = [&](auto d, std::size_t i) HWY_ATTR {
+    if constexpr (kTwo)
+      return bounded_sum_at(d, of.a, of.e, i, bound);
+    else
+      return sum_at<true, kMasked>(d, of.a, of.e, of.live, i);
+  };
+  std::size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const Full d;
+  constexpr std::size_t kVectors = 16 / kWidth;
+  Vector sums[kVectors];
+  for (std::size_t k = 0; k < kVectors; ++k) sums[k] = hn::Load(d, lanes.lane + k * kWidth);
+  for (; i + 4 * kWidth <= count; i += 4 * kWidth) {
+    for (std::size_t k = 0; k < 4 * kWidth; k += 16) {
+      prefetch_rest(of.a.a, i + k, count);
+      if constexpr (kTwo) prefetch_rest(of.a.b, i + k, count);
+      prefetch_rest(of.e, i + k, count);
+    }
+    hn::Mask<Full> four[4];
+    for (std::size_t k = 0; k < 4; ++k) {
+      const auto value = sum(d, i + k * kWidth);
+      sums[k % kVectors] = hn::Add(sums[k % kVectors], magnitude<kNorm>(value));
+      four[k] = sign_mask(d, value);
+    }
+    store_four(four, bits + i / 8);
+  }
+  for (std::size_t k = 0; k < kVectors; ++k) hn::Store(sums[k], d, lanes.lane + k * kWidth);
+#endif
+  for (const One one; i < count; ++i) {
+    const auto value = sum(one, i);
+    lanes.lane[i % 16] += hn::GetLane(magnitude<kNorm>(value));
+    store_bits(one, sign_mask(one, value), bits, i);
+  }
+  clear_after(count, bits);
+  return !kTwo || bound.holds();
+}
+
+template <bool kMasked, bool kTwo, bool kGain>
+HWY_INLINE void leave_rest(const Signing& of, std::size_t count, float scale) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    prefetch_next(of.a.a, i, count);
+    if constexpr (kTwo) prefetch_next(of.a.b, i, count);
+    prefetch_next(of.e, i, count);
+    const auto value = sum_at<true, kMasked, kTwo>(d, of.a, of.e, of.live, i);
+    const auto residual = residual_of<kGain>(d, value, scale, of.gain);
+    hn::StoreU(only_live<kMasked>(d, of.live, i, residual), d, of.left + i);
   });
-  return bound.holds();
+}
+
+template <Norm kNorm, bool kMasked, bool kTwo, bool kGain>
+HWY_INLINE std::size_t encode_blocks(const Signing& run, std::size_t count, std::size_t block,
+                                     float* scales, std::uint8_t* bits) {
+  for (std::size_t at = 0; at < count; at += block) {
+    const std::size_t n = count - at < block ? count - at : block;
+    const Signing of = run.from(at);
+    Lanes lanes;
+    if (!measure_signs<kNorm, kMasked, kTwo>(of, n, lanes, bits + at / 8)) return at;
+    const float sum = fold(lanes);
+    if (!(sum <= FLT_MAX)) return at;
+    const float scale = scale_of(sum, kMasked ? kernels::count_live(of.live, n) : n, kNorm);
+    leave_rest<kMasked, kTwo, kGain>(of, n, scale);
+    scales[at / block] = scale;
+  }
+  return count;
 }
 
 template <Norm kNorm>
-HWY_INLINE bool measure_terms(const Terms& a, const float* e, const float* live, std::size_t count,
-                              Lanes& lanes) {
-  if (a.b != nullptr) return measure_two<kNorm>(a, e, count, lanes);
-  return live ? measure_sum<kNorm, true>(a, e, live, count, lanes)
-              : measure_sum<kNorm, false>(a, e, live, count, lanes);
+HWY_INLINE std::size_t encode_run(const Signing& run, std::size_t count, std::size_t block,
+                                  float* scales, std::uint8_t* bits) {
+  if (run.a.b != nullptr)
+    return run.gain == 1
+               ? encode_blocks<kNorm, false, true, false>(run, count, block, scales, bits)
+               : encode_blocks<kNorm, false, true, true>(run, count, block, scales, bits);
+  if (run.live != nullptr)
+    return encode_blocks<kNorm, true, false, true>(run, count, block, scales, bits);
+  return run.gain == 1
+             ? encode_blocks<kNorm, false, false, false>(run, count, block, scales, bits)
+             : encode_blocks<kNorm, false, false, true>(run, count, block, scales, bits);
 }
 
-bool MeasureSum(const Terms& a, const float* e, const float* live, std::size_t count, Norm norm,
-                Lanes& lanes) {
-  return norm == Norm::kL2 ? measure_terms<Norm::kL2>(a, e, live, count, lanes)
-                           : measure_terms<Norm::kL1>(a, e, live, count, lanes);
-}
-
-// With two terms memory has no time for more than the hardware fetches by itself.
-template <bool kTwo, bool kMasked, bool kGain>
-HWY_INLINE void code_sum(const Terms& a, const float* e, const float* live, std::size_t count,
-                         float scale, float gain, float* left, std::uint8_t* bits) {
-  for_each_bit(count, bits, [=](auto d, std::size_t i) HWY_ATTR {
-    if constexpr (!kTwo) {
-      prefetch_next_tile(a.a, i);
-      prefetch_next_tile(e, i);
-    }
-    const auto value = sum_at<true, kMasked, kTwo>(d, a, e, live, i);
-    const auto residual = residual_of<kGain>(d, value, scale, gain);
-    hn::StoreU(only_live<kMasked>(d, live, i, residual), d, left + i);
-    return sign_mask(d, value);
-  });
-}
-
-template <bool kGain>
-HWY_INLINE void code_terms(const Terms& a, const float* e, const float* live, std::size_t count,
-                           float scale, float gain, float* left, std::uint8_t* bits) {
-  a.b ? code_sum<true, false, kGain>(a, e, nullptr, count, scale, gain, left, bits)
-      : code_sum<false, false, kGain>(a, e, live, count, scale, gain, left, bits);
-}
-
-void CodeSum(const Terms& a, const float* e, const float* live, std::size_t count, float scale,
-             float gain, float* left, std::uint8_t* bits) {
-  if (live != nullptr)
-    return code_sum<false, true, true>(a, e, live, count, scale, gain, left, bits);
-  gain == 1 ? code_terms<false>(a, e, live, count, scale, gain, left, bits)
-            : code_terms<true>(a, e, live, count, scale, gain, left, bits);
+std::size_t EncodeSigns(const Terms& a, const float* e, const float* live, std::size_t count,
+                        std::size_t block, Norm norm, float gain, float* left, float* scales,
+                        std::uint8_t* bits) {
+  const Signing run{a, e, live, gain, left};
+  return norm == Norm::kL2 ? encode_run<Norm::kL2>(run, count, block, scales, bits)
+                           : encode_run<Norm::kL1>(run, count, block, scales, bits);
 }
 
 template <class D>
@@ -317,8 +370,7 @@ namespace laconic::kernels {
 
 HWY_EXPORT(Measure);
 HWY_EXPORT(Code);
-HWY_EXPORT(MeasureSum);
-HWY_EXPORT(CodeSum);
+HWY_EXPORT(EncodeSigns);
 HWY_EXPORT(Serve);
 HWY_EXPORT(Decode);
 HWY_EXPORT(CountLive);
@@ -347,14 +399,11 @@ void code(const float* p, const float* live, std::size_t count, float scale, flo
   HWY_DYNAMIC_DISPATCH(Code)(p, live, count, scale, gain, e, bits);
 }
 
-bool measure_sum(const Terms& a, const float* e, const float* live, std::size_t count, Norm norm,
-                 Lanes& lanes) noexcept {
-  return HWY_DYNAMIC_DISPATCH(MeasureSum)(a, e, live, count, norm, lanes);
-}
-
-void code_sum(const Terms& a, const float* e, const float* live, std::size_t count, float scale,
-              float gain, float* left, std::uint8_t* bits) noexcept {
-  HWY_DYNAMIC_DISPATCH(CodeSum)(a, e, live, count, scale, gain, left, bits);
+std::size_t encode_signs(const Terms& a, const float* e, const float* live, std::size_t count,
+                         std::size_t block, Norm norm, float gain, float* left, float* scales,
+                         std::uint8_t* bits) noexcept {
+  return HWY_DYNAMIC_DISPATCH(EncodeSigns)(a, e, live, count, block, norm, gain, left, scales,
+                                           bits);
 }
 
 void serve(const Coded* coded, int codes, float factor, const float* e, const float* live,

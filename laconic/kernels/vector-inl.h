@@ -43,12 +43,6 @@ HWY_INLINE void prefetch_page_ahead(const float* at, std::size_t i) {
   prefetch_ahead<kPage, true>(at, i);
 }
 
-// In a second pass over a tile: the second page of the next one, whose first page came in the first
-// pass. Memory has no time for more.
-HWY_INLINE void prefetch_next_tile(const float* at, std::size_t i) {
-  if (i % 64 == 0) prefetch_ahead<4096 + kPage, true>(at, i / 4);
-}
-
 // body(d, i) for the vectors of every 16 elements of [0, count), then for every element of the tail.
 // A count that is a constant is a multiple of 16.
 template <class Count, class Body>
@@ -173,32 +167,46 @@ HWY_INLINE V with_sign_of(V value, V positive, V negative) {
 #endif
 }
 
-// Bit i is that of mask(d, i), for [0, count). Whole words are written: the bits after the last
-// element are 0. Narrow vectors are stored four at once, since a CPU stores less often than it adds.
+#if HWY_TARGET != HWY_SCALAR
+// The bits of four vectors at once, since a CPU stores less often than it adds.
+HWY_INLINE void store_four(const hn::Mask<Full> (&four)[4], std::uint8_t* to) {
+#if HWY_TARGET == HWY_AVX2
+  const auto half = [](hn::Mask<Full> a, hn::Mask<Full> b) HWY_ATTR {
+    return _mm256_packs_epi32(_mm256_castps_si256(a.raw), _mm256_castps_si256(b.raw));
+  };
+  const __m256i bytes = _mm256_packs_epi16(half(four[0], four[1]), half(four[2], four[3]));
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  const int word = _mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, order));
+  std::memcpy(to, &word, sizeof word);
+#else
+  std::uint64_t word = 0;
+  for (std::size_t k = 0; k < 4; ++k) {
+    std::uint8_t bytes[8] = {};
+    hn::StoreMaskBits(Full(), four[k], bytes);
+    std::uint16_t one;
+    std::memcpy(&one, bytes, sizeof one);
+    word |= std::uint64_t{one} << (k * kWidth);
+  }
+  std::memcpy(to, &word, kWidth / 2);
+#endif
+}
+#endif
+
+// Whole words are written: the bits after the last of `count` elements are 0.
+HWY_INLINE void clear_after(std::size_t count, std::uint8_t* bits) {
+  const std::size_t used = (count + 7) / 8, all = (count + 63) / 64 * 8;
+  for (std::size_t k = used; k < all; ++k) bits[k] = 0;
+}
+
+// Bit i is that of mask(d, i), for [0, count), in whole words.
 template <class Count, class Mask>
 HWY_INLINE void for_each_bit(Count count, std::uint8_t* bits, const Mask& mask) {
   std::size_t i = 0;
-#if HWY_TARGET == HWY_AVX2
-  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-  for (; i + 32 <= count; i += 32) {
-    __m256i one[4];
-    for (std::size_t k = 0; k < 4; ++k) one[k] = _mm256_castps_si256(mask(Full(), i + 8 * k).raw);
-    const __m256i bytes =
-        _mm256_packs_epi16(_mm256_packs_epi32(one[0], one[1]), _mm256_packs_epi32(one[2], one[3]));
-    const int word = _mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, order));
-    std::memcpy(bits + i / 8, &word, sizeof word);
-  }
-#elif HWY_TARGET != HWY_SCALAR
+#if HWY_TARGET != HWY_SCALAR
   for (; i + 4 * kWidth <= count; i += 4 * kWidth) {
-    std::uint64_t four = 0;
-    for (std::size_t k = 0; k < 4; ++k) {
-      std::uint8_t bytes[8] = {};
-      hn::StoreMaskBits(Full(), mask(Full(), i + k * kWidth), bytes);
-      std::uint16_t one;
-      std::memcpy(&one, bytes, sizeof one);
-      four |= std::uint64_t{one} << (k * kWidth);
-    }
-    std::memcpy(bits + i / 8, &four, kWidth / 2);
+    hn::Mask<Full> four[4];
+    for (std::size_t k = 0; k < 4; ++k) four[k] = mask(Full(), i + k * kWidth);
+    store_four(four, bits + i / 8);
   }
 #endif
   for (; i + 16 <= count; i += 16)
@@ -206,8 +214,7 @@ HWY_INLINE void for_each_bit(Count count, std::uint8_t* bits, const Mask& mask) 
       store_bits(Full(), mask(Full(), i + k), bits, i + k);
   if constexpr (std::is_same_v<Count, std::size_t>)
     for (; i < count; ++i) store_bits(One(), mask(One(), i), bits, i);
-  const std::size_t used = (count + 7) / 8, all = (count + 63) / 64 * 8;
-  for (std::size_t k = used; k < all; ++k) bits[k] = 0;
+  clear_after(count, bits);
 }
 
 // `value` where live[i] is not 0, else 0; live null: `value`.

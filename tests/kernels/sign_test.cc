@@ -111,63 +111,83 @@ TEST_P(SignKernels, CodeMayWriteOverItsInput) {
   });
 }
 
-void measured(const float* a, const float* e, const float* live, std::size_t count, Norm norm,
-              Lanes& lanes) noexcept {
-  std::vector<float> p(count);
-  reference::measure(a, e, live, count, norm, p.data(), lanes);
+// A run that ends early may have written bits after the blocks that it did.
+std::size_t without_rest(std::size_t done, std::size_t count, std::uint8_t* bits) {
+  std::fill(bits + done / 8, bits + (count + 63) / 64 * 8, std::uint8_t{0});
+  return done;
 }
-void coded(const float* a, const float* e, const float* live, std::size_t count, float scale,
-           float gain, float* left, std::uint8_t* bits) noexcept {
-  std::vector<float> p(count);
-  Lanes unused;
-  reference::measure(a, e, live, count, Norm::kL1, p.data(), unused);
-  reference::code(p.data(), live, count, scale, gain, left, bits);
+std::size_t encode_one(const float* a, const float* e, const float* live, std::size_t count,
+                       std::size_t block, Norm norm, float gain, float* left, float* scales,
+                       std::uint8_t* bits) noexcept {
+  const auto done = encode_signs(a, e, live, count, block, norm, gain, left, scales, bits);
+  return done == count ? done : without_rest(done, count, bits);
 }
-
-// As the kernels that are tested: of one array, and of two.
-void measure_one(const float* a, const float* e, const float* live, std::size_t count, Norm norm,
-                 Lanes& lanes) noexcept {
-  measure_sum(a, e, live, count, norm, lanes);
+std::size_t encoded_one(const float* a, const float* e, const float* live, std::size_t count,
+                        std::size_t block, Norm norm, float gain, float* left, float* scales,
+                        std::uint8_t* bits) noexcept {
+  const auto done =
+      reference::encode_signs(a, e, live, count, block, norm, gain, left, scales, bits);
+  return done == count ? done : without_rest(done, count, bits);
 }
-void code_one(const float* a, const float* e, const float* live, std::size_t count, float scale,
-              float gain, float* left, std::uint8_t* bits) noexcept {
-  code_sum(a, e, live, count, scale, gain, left, bits);
+std::size_t encode_two(const float* a, const float* b, const float* e, std::size_t count,
+                       std::size_t block, Norm norm, float gain, float* left, float* scales,
+                       std::uint8_t* bits) noexcept {
+  const auto done = encode_signs({a, 0.9F, b, -0.1F, Bounded::kSum}, e, nullptr, count, block, norm,
+                                 gain, left, scales, bits);
+  return done == count ? done : without_rest(done, count, bits);
 }
-std::vector<float> blended(const float* a, const float* b, std::size_t count) {
+// What is out of bounds ends a run as what is not finite does.
+std::size_t encoded_two(const float* a, const float* b, const float* e, std::size_t count,
+                        std::size_t block, Norm norm, float gain, float* left, float* scales,
+                        std::uint8_t* bits) noexcept {
   std::vector<float> sum(count);
   reference::momentum({0.9F, -0.1F, 0, 0, 0, 0, 0, 0}, b, a, sum.data(), count);
-  return sum;
+  for (float& one : sum)
+    if (!is_finite(one)) one = HUGE_VALF;
+  return encoded_one(sum.data(), e, nullptr, count, block, norm, gain, left, scales, bits);
 }
-void measure_two(const float* a, const float* b, const float* e, std::size_t count, Norm norm,
-                 Lanes& lanes) noexcept {
-  measure_sum({a, 0.9F, b, -0.1F, Bounded::kSum}, e, nullptr, count, norm, lanes);
-}
-void measured_two(const float* a, const float* b, const float* e, std::size_t count, Norm norm,
-                  Lanes& lanes) noexcept {
-  measured(blended(a, b, count).data(), e, nullptr, count, norm, lanes);
-}
-void code_two(const float* a, const float* b, const float* e, std::size_t count, float scale,
-              float gain, float* left, std::uint8_t* bits) noexcept {
-  code_sum({a, 0.9F, b, -0.1F, Bounded::kSum}, e, nullptr, count, scale, gain, left, bits);
-}
-void coded_two(const float* a, const float* b, const float* e, std::size_t count, float scale,
-               float gain, float* left, std::uint8_t* bits) noexcept {
-  coded(blended(a, b, count).data(), e, nullptr, count, scale, gain, left, bits);
+
+TEST_P(SignKernels, EncodeSignsEqualsTheReference) {
+  for_each_case([](Case& one) {
+    const auto live = one.live(), left = one.floats();
+    const auto bits = one.bits();
+    for (const std::size_t block : {64UL, 256UL, 1152UL, 4096UL}) {
+      const auto scales = one.array(std::vector<float>(one.count() / block + 1));
+      // Blocks that end a run: something not finite.
+      for (const auto& a : {one.finite(), one.floats()}) {
+        const auto e = one.finite();
+        for (const Norm norm : kNorms) {
+          const auto go = [&](const auto& mask, float gain, const auto& to) {
+            expect_same(encode_one, encoded_one, a, e, mask, one.count(), block, norm, gain, to,
+                        scales, bits);
+          };
+          go(nullptr, 1.0F, left);
+          go(nullptr, 1.0F, e);
+          go(nullptr, 3.3F, a);
+          go(live, 1.0F, e);
+          go(live, 3.3F, left);
+        }
+      }
+    }
+  });
 }
 
 TEST_P(SignKernels, SumsOfTwoArraysNeedNoMemory) {
   for_each_case([](Case& one) {
-    const auto a = one.floats(), b = one.floats(), e = one.floats(), left = one.floats();
-    const auto lanes = one.lanes();
     const auto bits = one.bits();
-    for (Norm norm : kNorms)
-      expect_same(measure_two, measured_two, a, b, e, one.count(), norm, lanes);
-    Lanes sum;
-    measured_two(a.values.data(), b.values.data(), e.values.data(), one.count(), Norm::kL1, sum);
-    if (!std::isfinite(fold(sum))) return;
-    for (float gain : {1.0F, 3.3F}) {
-      expect_same(code_two, coded_two, a, b, e, one.count(), 0.3F, gain, left, bits);
-      expect_same(code_two, coded_two, a, b, e, one.count(), 0.3F, gain, e, bits);
+    const auto left = one.floats();
+    for (const std::size_t block : {64UL, 1152UL}) {
+      const auto scales = one.array(std::vector<float>(one.count() / block + 1));
+      for (const auto& a : {one.finite(), one.floats()}) {
+        const auto b = one.finite(), e = one.finite();
+        for (const Norm norm : kNorms)
+          for (const float gain : {1.0F, 3.3F}) {
+            expect_same(encode_two, encoded_two, a, b, e, one.count(), block, norm, gain, left,
+                        scales, bits);
+            expect_same(encode_two, encoded_two, a, b, e, one.count(), block, norm, gain, e, scales,
+                        bits);
+          }
+      }
     }
   });
 }
@@ -176,11 +196,12 @@ TEST_P(SignKernels, TermsOutOfTheirBoundAreFound) {
   constexpr float kMost = kLargestGradient;
   for (std::size_t count : {1UL, 15UL, 64UL, 1000UL})
     for (std::size_t at : {std::size_t{0}, count / 2, count - 1}) {
-      std::vector<float> a(count, 1.0F), b(count, 2.0F), e(count);
+      std::vector<float> a(count, 1.0F), b(count, 2.0F), e(count), left(count);
+      std::vector<std::uint8_t> bits((count + 63) / 64 * 8);
       const auto holds = [&](Bounded what) {
-        Lanes lanes;
-        return measure_sum({a.data(), 1, b.data(), -1, what}, e.data(), nullptr, count, Norm::kL1,
-                           lanes);
+        float scale;
+        return encode_signs({a.data(), 1, b.data(), -1, what}, e.data(), nullptr, count, 1024,
+                            Norm::kL1, 1, left.data(), &scale, bits.data()) == count;
       };
       b[at] = kMost;
       EXPECT_TRUE(holds(Bounded::kSecond)) << count;
@@ -194,28 +215,6 @@ TEST_P(SignKernels, TermsOutOfTheirBoundAreFound) {
         EXPECT_FALSE(holds(Bounded::kSum)) << count << ' ' << bad;
       }
     }
-}
-
-TEST_P(SignKernels, SumsThatAreMadeTwiceEqualThoseThatAreKept) {
-  for_each_case([](Case& one) {
-    const auto a = one.floats(), e = one.floats(), live = one.live(), left = one.floats();
-    const auto lanes = one.lanes();
-    const auto bits = one.bits();
-    for (Norm norm : kNorms) {
-      expect_same(measure_one, measured, a, e, nullptr, one.count(), norm, lanes);
-      expect_same(measure_one, measured, a, e, live, one.count(), norm, lanes);
-    }
-    Lanes sum;
-    measured(a.values.data(), e.values.data(), nullptr, one.count(), Norm::kL1, sum);
-    if (!std::isfinite(fold(sum))) return;  // nobody encodes it, and a NaN has any sign
-    for (float scale : kScales)
-      for (float gain : {1.0F, 3.3F}) {
-        expect_same(code_one, coded, a, e, live, one.count(), scale, gain, left, bits);
-        expect_same(code_one, coded, a, e, nullptr, one.count(), scale, gain, left, bits);
-        expect_same(code_one, coded, a, e, nullptr, one.count(), scale, gain, e, bits);
-        expect_same(code_one, coded, a, e, nullptr, one.count(), scale, gain, a, bits);
-      }
-  });
 }
 
 TEST_P(SignKernels, ServeEqualsTheReference) {
