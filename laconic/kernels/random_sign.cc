@@ -37,13 +37,12 @@ class Pieces {
 // of a counter are the same for a whole draw, so most of the first three rounds is done here. Stored
 // by hand: g++ 12 -O3 makes wrong keys of a plain loop when it vectorises it for SSE4 and AVX2.
 struct Schedule {
-  static constexpr std::size_t kFirst = 4, kFull = 10 - kFirst;  // rounds that are done in full
+  static constexpr std::size_t kFirst = 4, kPairs = (10 - kFirst) / 2;  // of rounds done in full
 
   explicit Schedule(const Draw& draw) {
     const hn::CappedTag<std::uint64_t, 8> d;
-    const auto store = [=](std::uint32_t value, std::uint64_t* to) HWY_ATTR {
-      hn::Store(hn::Set(d, std::uint64_t{value}), d, to);
-    };
+    const auto store = [=](std::uint64_t value, std::uint64_t* to)
+                           HWY_ATTR { hn::Store(hn::Set(d, value), d, to); };
     const auto product = [](std::uint32_t a, std::uint32_t b) { return std::uint64_t{a} * b; };
     const auto high = [](std::uint64_t a) { return static_cast<std::uint32_t>(a >> 32); };
     const auto low = [](std::uint64_t a) { return static_cast<std::uint32_t>(a); };
@@ -62,13 +61,13 @@ struct Schedule {
     store(low(a1) ^ key1[2], third[1]);
     store(low(b2) ^ key0[3], fourth[0]);
     store(key1[3], fourth[1]);
-    for (std::size_t r = kFirst; r < 10; ++r) {
-      store(key0[r], keys[r - kFirst][0]);
-      store(key1[r], keys[r - kFirst][1]);
+    for (std::size_t r = kFirst; r < 10; r += 2) {
+      store(std::uint64_t{key0[r]} << 32 | key0[r + 1], keys[(r - kFirst) / 2][0]);
+      store(std::uint64_t{key1[r]} << 32 | key1[r + 1], keys[(r - kFirst) / 2][1]);
     }
   }
   HWY_ALIGN std::uint64_t first[8], second[8], third[2][8], fourth[2][8];
-  HWY_ALIGN std::uint64_t keys[kFull][2][8];
+  HWY_ALIGN std::uint64_t keys[kPairs][2][8];
 };
 
 // Philox on the counters first, first + 1, …, kGroups vectors of them: their rounds interleave,
@@ -111,19 +110,27 @@ HWY_INLINE void draw_counters(const Schedule& schedule, std::uint32_t first, std
     c1[g] = b;
     c3[g] = a;
   });
-  for (std::size_t r = 0; r + 1 < Schedule::kFull; ++r)
+  // The low half of a product meets the high half of the next round's: one addition in every other
+  // round brings the keys of both.
+  const auto round = [&](std::size_t g, V a, V b) HWY_ATTR {
+    c0[g] = hn::Xor(high(b), c1[g]);
+    c2[g] = hn::Xor(high(a), c3[g]);
+    c1[g] = b;
+    c3[g] = a;
+  };
+  for (std::size_t pair = 0; pair < Schedule::kPairs; ++pair) {
     each([&](std::size_t g) HWY_ATTR {
-      const V a = product(c0[g], kPhiloxMultiplier0), b = product(c2[g], kPhiloxMultiplier1);
-      c0[g] = hn::Xor3(high(b), c1[g], load(schedule.keys[r][0]));
-      c2[g] = hn::Xor3(high(a), c3[g], load(schedule.keys[r][1]));
-      c1[g] = b;
-      c3[g] = a;
+      round(g, hn::Xor(product(c0[g], kPhiloxMultiplier0), load(schedule.keys[pair][1])),
+            hn::Xor(product(c2[g], kPhiloxMultiplier1), load(schedule.keys[pair][0])));
     });
-  const auto& key = schedule.keys[Schedule::kFull - 1];
+    if (pair + 1 < Schedule::kPairs)
+      each([&](std::size_t g) HWY_ATTR {
+        round(g, product(c0[g], kPhiloxMultiplier0), product(c2[g], kPhiloxMultiplier1));
+      });
+  }
   each([&](std::size_t g) HWY_ATTR {
     const V a = product(c0[g], kPhiloxMultiplier0), b = product(c2[g], kPhiloxMultiplier1);
-    const V c01 = hn::Xor3(swapped(b), low(c1[g]), load(key[0]));
-    const V c23 = hn::Xor3(swapped(a), low(c3[g]), load(key[1]));
+    const V c01 = hn::Xor(swapped(b), low(c1[g])), c23 = hn::Xor(swapped(a), low(c3[g]));
     std::uint64_t* to = out + 2 * g * kCounters;
     hn::Store(hn::InterleaveLower(d, c01, c23), d, to);
     hn::Store(hn::InterleaveUpper(d, c01, c23), d, to + kCounters);
@@ -212,7 +219,7 @@ struct MeanAndBound {
 // Replaces the moments at i by the next ones.
 template <class D>
 HWY_INLINE MeanAndBound<D> next_moments(D d, BirderMoments s, const float* g, float* m, float* b,
-                                   std::size_t i, Seen& seen) {
+                                        std::size_t i, Seen& seen) {
   const auto keep = hn::Set(d, s.beta), take = hn::Set(d, s.one_minus_beta);
   // A gradient is looked through before its moments are updated, tile by tile: it is asked for a
   // tile ahead.
