@@ -77,9 +77,9 @@ void Code(const float* p, const float* live, std::size_t count, float scale, flo
             : code_as<false, true>(p, live, count, scale, gain, e, bits);
 }
 
-// A block is gone through twice, and memory works in both passes: in the second one the first quarter
-// of the next block is asked for, in the first one the rest of this one, a quarter ahead. Each line
-// once, and what is written too, since a store waits for its line as a load does.
+// A block is gone through twice, and memory works in both passes: the first quarter of a block is
+// asked for in the second pass over the one before it, the rest in its own first pass, a quarter
+// ahead. Each line once, and what is written too, since a store waits for its line as a load does.
 HWY_INLINE void prefetch_rest(const float* at, std::size_t i, std::size_t count) {
   if (i + count / 4 < count) __builtin_prefetch(at + i + count / 4, 0, 3);
 }

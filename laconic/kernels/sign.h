@@ -30,10 +30,10 @@ void code(const float* p, const float* live, std::size_t count, float scale, flo
 
 // A run of blocks at once, the last one perhaps shorter: p = a + e; of each block the scale, and bits
 // and `left` as `code` makes them. The sum is made twice: to keep it costs more than to add again
-// what is still in the cache. Ends before the first block whose sum is not finite, or whose terms are
-// out of their bound, and returns the number of elements before it; the bits of that block may have
-// been written. `left` may be `e` or a term. REQUIRES: `e` is not null; `block` is a multiple of 64;
-// with two terms `live` is null.
+// what is still in the cache. Ends before the first block whose sum is not finite, or whose terms
+// are out of their bound, and returns the number of elements before it; the bits of that block may
+// have been written. `left` may be `e` or a term. REQUIRES: `e` is not null; `block` is a multiple
+// of 64; with two terms `live` is null.
 std::size_t encode_signs(const Terms& a, const float* e, const float* live, std::size_t count,
                          std::size_t block, Norm norm, float gain, float* left, float* scales,
                          std::uint8_t* bits) noexcept;

@@ -325,8 +325,9 @@ void record_update(Golden& golden, Case& one, float floor) {
   with_gradient(g);
   with_gradient(nullptr);
   const TrustStep trust{1.9F, 1.37F, 1e-8F, 0.013F, floor};
+  const auto of_u = one.lanes(), of_x = one.lanes();  // one by one: arguments come in any order
   golden.record(LACONIC_BOTH(trust_squares, "step", "m", "v", "x", "count", "at", "of_u", "of_x"),
-                trust, m, v, x, n, std::size_t{5}, one.lanes(), one.lanes());
+                trust, m, v, x, n, std::size_t{5}, of_u, of_x);
   golden.record(LACONIC_BOTH(trust_apply, "step", "rate", "m", "v", "x", "count"), trust, 0.0031F,
                 m, v, x, n);
   golden.record(LACONIC_BOTH(birder_update, "lr", "decay", "r", "x", "count"), 0.008F, 0.9998F, g,
