@@ -27,10 +27,16 @@ class Bf16 final : public Codec {
   void combine(std::span<const std::byte* const> messages, const Part& part, float factor,
                const float*, const float*, float* q, Block&,
                std::byte* workspace) const noexcept override {
-    auto* from = reinterpret_cast<const std::uint16_t**>(workspace);
-    for (std::size_t r = 0; r < messages.size(); ++r)
-      from[r] = reinterpret_cast<const std::uint16_t*>(messages[r]) + part.begin;
-    kernels::sum_bf16(from, static_cast<int>(messages.size()), part.count, factor, q);
+    kernels::sum_bf16(read(messages, part, workspace), static_cast<int>(messages.size()),
+                      part.count, factor, q);
+  }
+  bool combines_own() const noexcept override { return true; }
+  void combine_own(std::span<const std::byte* const> messages, const Part& part, float factor,
+                   float* values, std::byte* message,
+                   std::byte* workspace) const noexcept override {
+    kernels::mean_bf16(read(messages, part, workspace), static_cast<int>(messages.size()),
+                       part.count, factor, values,
+                       reinterpret_cast<std::uint16_t*>(message) + part.begin);
   }
 
   bool settle(std::size_t, Block&) const noexcept override { return true; }
@@ -46,6 +52,16 @@ class Bf16 final : public Codec {
     kernels::from_bf16(reinterpret_cast<const std::uint16_t*>(message) + part.begin, part.count,
                        out);
     return out;
+  }
+
+ private:
+  static const std::uint16_t** read(std::span<const std::byte* const> messages, const Part& part,
+                                    std::byte* workspace) noexcept {
+    auto* from = reinterpret_cast<const std::uint16_t**>(workspace);
+    for (std::size_t r = 0; r < messages.size(); ++r)
+      from[r] =
+          messages[r] ? reinterpret_cast<const std::uint16_t*>(messages[r]) + part.begin : nullptr;
+    return from;
   }
 };
 

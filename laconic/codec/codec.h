@@ -73,6 +73,12 @@ class Codec {
   virtual std::size_t workspace_size(std::size_t messages) const noexcept = 0;
   // After the last tile of a block of `count` elements. False: it holds something not finite.
   virtual bool settle(std::size_t count, Block& block) const noexcept = 0;
+  // Exact codecs: `combine` and `encode` where one message is null. `values` stand for what it would
+  // decode to, and become what receivers decode of the mean. REQUIRES: combines_own.
+  virtual bool combines_own() const noexcept { return false; }
+  virtual void combine_own(std::span<const std::byte* const> /*messages*/, const Part& /*part*/,
+                           float /*factor*/, float* /*values*/, std::byte* /*message*/,
+                           std::byte* /*workspace*/) const noexcept {}
   // Writes the codes and whatever the block shares; e = (p - C(p)) * gain, 0 where live is 0. `e`
   // may be `p`.
   virtual void encode(const float* p, const float* live, const Part& part, Block& block, float gain,

@@ -176,8 +176,11 @@ std::unique_ptr<Mean> make_mean(const MeanConfig& config, const Nodes& nodes, De
                                     : make_feedback_coder;
   auto pipeline = std::make_unique<Pipeline>(config.elements, nodes, layout,
                                              make(config, place, device), config.conveyor);
-  if (plain && nodes.per_node == 1 && device.is_host() && config.pending.empty())
-    return std::make_unique<InPlace>(std::move(pipeline), nodes, device, config.conveyor);
+  const bool exact = plain || (config.codec == "bf16" && codec_down_of(config) == "bf16");
+  if (exact && nodes.world->size() > 1 && nodes.per_node == 1 && device.is_host() &&
+      config.pending.empty())
+    return std::make_unique<InPlace>(config.codec, std::move(pipeline), nodes, device,
+                                     config.conveyor);
   return pipeline;
 }
 

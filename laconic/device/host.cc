@@ -270,6 +270,14 @@ void HostDevice::recode(const CombineMessages& job) {
 void HostDevice::combine(const CombineMessages& job) {
   if (job.from && job.from != job.to.codec) return recode(job);
   const EncodeJob& to = job.to;
+  if (job.own) {
+    for_each_piece(pool_, 0, to.range.count, kTile,
+                   [&](std::size_t begin, std::size_t count, int thread) {
+                     to.codec->combine_own(job.messages, {to.range.capacity, begin, count},
+                                           job.factor, job.own + begin, to.out, workspace(thread));
+                   });
+    return;
+  }
   for_each_block(to.range, to.block, [&](const Block& at) {
     const auto mean = [&](const Codec::Part& part, float* q, Codec::Block& block) {
       to.codec->combine(job.messages, part, job.factor, added_at(to.residual, part.begin),

@@ -44,6 +44,9 @@ struct CombineMessages {
   std::span<const std::byte* const> messages;
   float factor = 1;
   const Codec* from = nullptr;  // of the messages; null: that of `to`
+  // Where one message is null: the values that stand for it, and become what receivers decode. Of
+  // the host, for codecs that combine_own.
+  float* own = nullptr;
 };
 
 struct DecodeMessage {

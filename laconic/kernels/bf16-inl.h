@@ -31,6 +31,12 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> rounded_bf16(D, hn::Vec<D> value) {
   return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(value)), quiet, rounded);
 }
 
+// As a float, without the rest.
+template <class D>
+HWY_INLINE hn::Vec<D> widened(D d, hn::Vec<hn::RebindToUnsigned<D>> rounded) {
+  return hn::BitCast(d, hn::And(rounded, hn::Set(hn::RebindToUnsigned<D>(), 0xFFFF0000u)));
+}
+
 template <class D>
 HWY_INLINE void store_bf16(D d, hn::Vec<D> value, std::uint16_t* out) {
   const hn::RebindToSigned<D> di;

@@ -57,6 +57,22 @@ void SumBf16(const std::uint16_t* const* in, int inputs, std::size_t count, floa
          [](auto d, const std::uint16_t* p) HWY_ATTR { return load_bf16(d, p); });
 }
 
+void MeanBf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor,
+              float* values, std::uint16_t* out) {
+  for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
+    const hn::Rebind<std::uint16_t, decltype(d)> dh;
+    const auto input = [=](int r) HWY_ATTR {
+      return in[r] ? load_bf16(d, in[r] + i)
+                   : widened(d, rounded_bf16(d, hn::LoadU(d, values + i)));
+    };
+    auto total = input(0);
+    for (int r = 1; r < inputs; ++r) total = hn::Add(total, input(r));
+    const auto mean = rounded_bf16(d, hn::Mul(total, hn::Set(d, factor)));
+    hn::StoreU(widened(d, mean), d, values + i);
+    hn::StoreU(hn::TruncateTo(dh, hn::ShiftRight<16>(mean)), dh, out + i);
+  });
+}
+
 void ToBf16(const float* in, std::size_t count, std::uint16_t* out) {
   std::size_t done = 0;
 #if HWY_TARGET == HWY_AVX2
@@ -130,6 +146,7 @@ HWY_EXPORT(Scale);
 HWY_EXPORT(Blend);
 HWY_EXPORT(Sum);
 HWY_EXPORT(SumBf16);
+HWY_EXPORT(MeanBf16);
 HWY_EXPORT(ToBf16);
 HWY_EXPORT(FromBf16);
 HWY_EXPORT(AllFinite);
@@ -150,6 +167,10 @@ void sum(const float* const* in, int inputs, std::size_t count, float factor, fl
 void sum_bf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor,
               float* out) noexcept {
   HWY_DYNAMIC_DISPATCH(SumBf16)(in, inputs, count, factor, out);
+}
+void mean_bf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor,
+               float* values, std::uint16_t* out) noexcept {
+  HWY_DYNAMIC_DISPATCH(MeanBf16)(in, inputs, count, factor, values, out);
 }
 void to_bf16(const float* in, std::size_t count, std::uint16_t* out) noexcept {
   HWY_DYNAMIC_DISPATCH(ToBf16)(in, count, out);

@@ -17,6 +17,10 @@ void sum(const float* const* in, int inputs, std::size_t count, float factor, fl
 // The same of bf16 values, added in fp32.
 void sum_bf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor,
               float* out) noexcept;
+// The same where one of `in` is null: `values`, rounded to bf16, stand for it. The mean, rounded, goes
+// to `out` and to `values`.
+void mean_bf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor,
+               float* values, std::uint16_t* out) noexcept;
 // e = keep*e + r, 0 where live[k] == 0 (live null: nowhere).
 void blend(float keep, const float* r, const float* live, std::size_t count, float* e) noexcept;
 // Round to nearest, ties to even; NaN stays NaN (quiet).

@@ -307,6 +307,17 @@ void sum_bf16(const std::uint16_t* const* in, int inputs, std::size_t count, flo
   }
 }
 
+void mean_bf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor,
+               float* values, std::uint16_t* out) noexcept {
+  for (std::size_t k = 0; k < count; ++k) {
+    const auto input = [=](int i) { return float_of_bf16(in[i] ? in[i][k] : bf16_of(values[k])); };
+    float sum = input(0);
+    for (int i = 1; i < inputs; ++i) sum += input(i);
+    out[k] = bf16_of(sum * factor);
+    values[k] = float_of_bf16(out[k]);
+  }
+}
+
 void to_bf16(const float* in, std::size_t count, std::uint16_t* out) noexcept {
   for (std::size_t k = 0; k < count; ++k) out[k] = bf16_of(in[k]);
 }

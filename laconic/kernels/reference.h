@@ -90,6 +90,8 @@ void add(const float* a, std::size_t count, float* acc) noexcept;
 void scale(float* a, std::size_t count, float factor) noexcept;
 void blend(float keep, const float* r, const float* live, std::size_t count, float* e) noexcept;
 void sum(const float* const* in, int inputs, std::size_t count, float factor, float* out) noexcept;
+void mean_bf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor,
+               float* values, std::uint16_t* out) noexcept;
 void sum_bf16(const std::uint16_t* const* in, int inputs, std::size_t count, float factor,
               float* out) noexcept;
 void to_bf16(const float* in, std::size_t count, std::uint16_t* out) noexcept;

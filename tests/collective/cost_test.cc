@@ -63,9 +63,11 @@ class MeanCost : public MeanTest {
   }
 
   // Two ranks add a short vector in place, each of them all of it.
-  static bool gathered(std::size_t elements) {
-    return setting().sort.config.codec == "fp32" && setting().ranks == 2 && setting().flat() &&
-           elements <= std::size_t{4} << 10;
+  static bool gathered(const Transport& world, std::size_t elements) {
+    const std::string& codec = setting().sort.config.codec;
+    return (codec == "fp32" || codec == "bf16") && setting().sort.down() == codec &&
+           setting().ranks == 2 && setting().flat() &&
+           elements * static_cast<std::size_t>(world.useful_slices()) <= std::size_t{256} << 10;
   }
 
   static bool signs() { return setting().sort.random() || setting().sort.votes(); }
@@ -94,9 +96,10 @@ TEST_P(MeanCost, BytesAndRoundsAreWhatTheFormulasSay) {
     for (const std::size_t elements : sizes) {
       SCOPED_TRACE(elements);
       const Traffic traffic = traffic_of(world, elements);
-      if (gathered(elements)) {
+      if (gathered(world, elements)) {
         EXPECT_EQ(traffic.total().rounds, 1);
-        EXPECT_EQ(traffic[Kind::kAllGather].bytes_between, 4 * elements);
+        EXPECT_EQ(traffic[Kind::kAllGather].bytes_between,
+                  message(setting().sort.config.codec, elements, 1));
         continue;
       }
       const std::uint64_t shard = length_of_part(elements, setting().per_node);

@@ -84,6 +84,31 @@ TEST_P(DenseKernels, SumOfBf16EqualsTheReference) {
   });
 }
 
+TEST_P(DenseKernels, MeanOfBf16AndOwnValuesEqualsTheReference) {
+  for_each_case([](Case& one) {
+    for (int inputs = 1; inputs <= 5; ++inputs)
+      for (int own = 0; own < inputs; own += 2) {
+        std::vector<std::vector<std::uint16_t>> others;
+        for (int i = 0; i < inputs; ++i) others.push_back(one.bf16().values);
+        std::vector<const std::uint16_t*> in;
+        for (const auto& other : others) in.push_back(other.data());
+        in[static_cast<std::size_t>(own)] = nullptr;
+        const float factor = 1.0F / static_cast<float>(inputs);
+        std::vector<float> wanted = one.floats().values, found = wanted;
+        std::vector<std::uint16_t> out(wanted.size()), same(wanted.size());
+        reference::mean_bf16(in.data(), inputs, one.count(), factor, wanted.data(), out.data());
+        mean_bf16(in.data(), inputs, one.count(), factor, found.data(), same.data());
+        for (std::size_t k = 0; k < one.count(); ++k) {
+          const bool nan = std::isnan(wanted[k]);
+          EXPECT_EQ(std::isnan(found[k]), nan) << "at " << k;
+          if (nan) continue;
+          EXPECT_EQ(bits_of(found[k]), bits_of(wanted[k])) << "at " << k;
+          EXPECT_EQ(same[k], out[k]) << "at " << k;
+        }
+      }
+  });
+}
+
 TEST_P(DenseKernels, Bf16ConversionsEqualTheReference) {
   for_each_case([](Case& one) {
     expect_same(to_bf16, reference::to_bf16, one.floats(), one.count(), bf16_output(one));
