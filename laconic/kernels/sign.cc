@@ -77,18 +77,6 @@ void Code(const float* p, const float* live, std::size_t count, float scale, flo
             : code_as<false, true>(p, live, count, scale, gain, e, bits);
 }
 
-// A block is gone through twice, and memory works in both passes: the first quarter of a block is
-// asked for in the second pass over the one before it, the rest in its own first pass, a quarter
-// ahead. Each line once, and what is written too, since a store waits for its line as a load does.
-HWY_INLINE void prefetch_rest(const float* at, std::size_t i, std::size_t count) {
-  if (i + count / 4 < count) __builtin_prefetch(at + i + count / 4, 0, 3);
-}
-HWY_INLINE void prefetch_next(const float* at, std::size_t i, std::size_t count) {
-  if (i % 64 != 0) return;
-  const auto next = reinterpret_cast<std::uintptr_t>(at + i / 4) + count * sizeof(float);
-  __builtin_prefetch(reinterpret_cast<const void*>(next), 0, 3);
-}
-
 // What signs are made of: p = a + e, and (p - C(p)) * gain goes to `left`.
 struct Signing {
   Signing from(std::size_t i) const {
@@ -100,8 +88,9 @@ struct Signing {
   float* left;
 };
 
-// The magnitudes of a block into `lanes`, and its signs: memory is what takes time in this pass.
-// False: the terms are out of their bound.
+// The magnitudes of a block into `lanes`, and its signs. Here all memory of this block and of the
+// beginning of the next is asked for, each line once, and what is written too, since a store waits
+// for its line as a load does. False: the terms are out of their bound.
 template <Norm kNorm, bool kMasked, bool kTwo>
 HWY_INLINE bool measure_signs(const Signing& of, std::size_t count, Lanes& lanes,
                               std::uint8_t* bits) {
@@ -120,9 +109,9 @@ HWY_INLINE bool measure_signs(const Signing& of, std::size_t count, Lanes& lanes
   for (std::size_t k = 0; k < kVectors; ++k) sums[k] = hn::Load(d, lanes.lane + k * kWidth);
   for (; i + 4 * kWidth <= count; i += 4 * kWidth) {
     for (std::size_t k = 0; k < 4 * kWidth; k += 16) {
-      prefetch_rest(of.a.a, i + k, count);
-      if constexpr (kTwo) prefetch_rest(of.a.b, i + k, count);
-      prefetch_rest(of.e, i + k, count);
+      prefetch_page_ahead(of.a.a, i + k);
+      if constexpr (kTwo) prefetch_page_ahead(of.a.b, i + k);
+      prefetch_page_ahead(of.e, i + k);
     }
     hn::Mask<Full> four[4];
     for (std::size_t k = 0; k < 4; ++k) {
@@ -146,9 +135,6 @@ HWY_INLINE bool measure_signs(const Signing& of, std::size_t count, Lanes& lanes
 template <bool kMasked, bool kTwo, bool kGain>
 HWY_INLINE void leave_rest(const Signing& of, std::size_t count, float scale) {
   for_each(count, [=](auto d, std::size_t i) HWY_ATTR {
-    prefetch_next(of.a.a, i, count);
-    if constexpr (kTwo) prefetch_next(of.a.b, i, count);
-    prefetch_next(of.e, i, count);
     const auto value = sum_at<true, kMasked, kTwo>(d, of.a, of.e, of.live, i);
     const auto residual = residual_of<kGain>(d, value, scale, of.gain);
     hn::StoreU(only_live<kMasked>(d, of.live, i, residual), d, of.left + i);

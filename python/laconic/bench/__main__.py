@@ -9,17 +9,18 @@ import torch.distributed as dist
 from .. import environment
 from ..errors import InvalidArgument
 from ..units import link
-from . import means, steps
+from . import means, overlap, steps
 from .timing import sweep_table, table
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m laconic.bench",
-        description="Means over ranks (start it with torchrun), or steps of optimizers without exchange, side by side.",
+        description="Means over ranks, steps of a small GPT over ranks (start both with torchrun), or steps of optimizers without exchange, side by side.",
     )
-    parser.add_argument("what", nargs="?", choices=["means", "steps"], default="means")
+    parser.add_argument("what", nargs="?", choices=["means", "overlap", "steps"], default="means")
     parser.add_argument("--elements", type=int, help="default: 25 Mi for means, 64 Mi for steps")
+    parser.add_argument("--buckets", type=int, default=16, help="overlap: of the model")
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--only", default="", help="rows whose name holds this")
     parser.add_argument("--emulate", help="hold laconic's means back to a link such as 1gbit,50us (needs no root)")
@@ -33,8 +34,10 @@ def main() -> None:
         else:
             environment.init_process_group()
             if not dist.is_initialized():
-                raise InvalidArgument("means need ranks: torchrun --nproc-per-node 2 -m laconic.bench")
-            if options.sweep:
+                raise InvalidArgument(f"{options.what} needs ranks: torchrun --nproc-per-node 2 -m laconic.bench {options.what}")
+            if options.what == "overlap":
+                found = overlap.rows(options.buckets, options.repeats, options.only)
+            elif options.sweep:
                 found = means.sweep(options.elements or 64 << 20, options.repeats, options.only, options.emulate and link(options.emulate))
             else:
                 found = means.rows(options.elements or 25 << 20, options.repeats, options.only, options.emulate and link(options.emulate), options.device)
