@@ -152,6 +152,17 @@ def overlap(rows):
             f"would leave {100 * row['bound_share']:.0f} %: the last buckets (the embedding, the first layer) have their gradients only when backward ends.\n")
 
 
+def python_overlap(rows):
+    alone = rows[0]
+    lines = [[row["name"], *(f"{1e3 * row[name]:.0f} ms" for name in ("forward_seconds", "backward_seconds", "update_seconds", "seconds", "exposed_seconds")),
+              f"{100 * row['exposed_share']:.0f} %"] for row in rows]
+    return (f"The same model in PyTorch, {alone['buckets']} buckets, 2 ranks on two hosts (network namespaces, Gloo) with {alone['rate_mbit']} Mbit/s between them, where an exchange "
+            f"of fp32 takes {1e3 * alone['exchange_seconds']:.0f} ms, as backward does. Exposed is what a step takes beyond one that exchanges nothing: what `step()` (under "
+            "DistributedDataParallel of torch: backward) waits for when backward is over, and what the exchange takes from forward and backward. Both ranks share the two cores of one "
+            f"machine, so the threads that exchange, and the network itself, have no core of their own. Medians of {alone['repeats']} steps in turns.\n\n"
+            + table(["optimizer", "forward", "backward", "step()", "all", "exposed", "of the exchange"], lines))
+
+
 def loop(rows):
     return table(["model", "batch", "plain LibTorch loop", "laconic, one rank", "ratio"],
                  [[row["model"], row["batch"], f"{1e3 * row['plain_seconds']:.1f} ms", f"{1e3 * row['seconds']:.1f} ms", f"{row['ratio']:.3f}"] for row in rows])
@@ -317,6 +328,7 @@ SECTIONS = (
     ("network_fashion_mnist_100mbit", "ResNet-20-like at 100 Mbit/s", network),
     ("network_fashion_mnist_1gbit", "ResNet-20-like at 1 Gbit/s", network),
     ("overlap", "Overlap with backward", overlap),
+    ("python_overlap", "Overlap with backward in PyTorch", python_overlap),
     ("loop", "Overhead on one rank", loop),
     ("gpt2", "GPT-2 small takes real steps", gpt2),
     ("plan", "The cost model against measurement", plan),

@@ -244,6 +244,20 @@ def backward_and_rest(trace, steps, exchange):
     return {name: statistics.median(values) for name, values in found.items()}
 
 
+def python_overlap(commands):
+    """The same in Python: first without a slow link, which tells backward's time, then at the rate where the exchange takes as long."""
+    def steps(rate):
+        out = folder("python_overlap") / f"{rate}.json"
+        run(commands, f"bench/cluster --ranks 2 --rates {rate} --json -- overlap --repeats 25", out)
+        return json.loads(out.read_text())
+    alone, *others = steps("unshaped")
+    sent = others[0]["bytes_sent"]
+    rate = int(sent * 8 / alone["backward_seconds"] / 1e6)
+    rows = steps(f"{rate}mbit")
+    exchange = sent * 8 / (rate * 1e6)
+    return [{**row, "rate_mbit": rate, "exchange_seconds": exchange, "exposed_share": row["exposed_seconds"] / exchange} for row in rows]
+
+
 def gpt2(commands, steps=12):
     """GPT-2 small (124 M parameters) takes real steps with every method; the first ones, which touch memory for the first time, are not timed."""
     rows = []
@@ -296,6 +310,7 @@ STUDIES = {
     **{f"network_{study}_{rate}": network(study, options, rate)
        for study, options in (("text", text_options), ("fashion_mnist", lambda: FASHION_MNIST)) for rate in ("100mbit", "1gbit")},
     "overlap": overlap,
+    "python_overlap": python_overlap,
     "gpt2": gpt2,
     "plan": plan,
     "plan_local": plan_local,

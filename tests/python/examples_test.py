@@ -59,6 +59,20 @@ def test_measurements_give_a_row_for_everything():
     assert "laconic.ZeroOneAdam" in subprocess.run(steps, capture_output=True, text=True, check=True).stdout
 
 
+def test_steps_with_overlap_stand_beside_steps_that_exchange_nothing():
+    done = torchrun(2, "-m", "laconic.bench", "overlap", "--buckets", "4", "--repeats", "3", "--json")
+    alone, *others = json.loads(done.stdout)
+    assert alone["name"] == "no exchange" and alone["bytes_sent"] == alone["exposed_seconds"] == 0
+    assert {row["name"] for row in others} == {
+        "torch AdamW under DDP", "laconic.AdamW", "laconic.AdamW, no overlap", "laconic.AdamW under DDP",
+    }  # fmt: skip
+    for row in others:
+        assert row["bytes_sent"] == 4 * row["elements"] and row["buckets"] == 4
+        assert 0 < row["backward_seconds"] < row["seconds"]
+    refused = subprocess.run([sys.executable, "-m", "laconic.bench", "overlap"], capture_output=True, text=True)
+    assert refused.returncode and "torchrun --nproc-per-node 2 -m laconic.bench overlap" in refused.stderr
+
+
 def test_the_trainer_goes_on_from_its_folder(tmp_path):
     pytest.importorskip("transformers")
     torchrun(2, EXAMPLES / "trainer.py", "40", tmp_path)

@@ -29,6 +29,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     try:
+        if options.emulate and options.what != "means":
+            raise InvalidArgument(
+                f"--emulate holds back means, not {options.what}; as root, bench/cluster --rates 250mbit -- overlap has links of its own"
+            )
+        if options.buckets < 1:
+            raise InvalidArgument(f"--buckets {options.buckets}: give at least 1")
         if options.what == "steps":
             found = steps.rows(options.elements or 64 << 20, options.repeats, options.only)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from typing import Any, Callable
@@ -52,18 +53,22 @@ class Training:
         torch.manual_seed(1)
         self.model, self.optimizer = prepare(Gpt())
         self.batch = torch.randint(VOCABULARY, (BATCH, LENGTH + 1), generator=torch.Generator().manual_seed(dist.get_rank()))
-        self.backward: list[float] = []
+        self.parts: list[tuple[float, float, float]] = []  # forward, backward and optimizer.step() of each step
         for _ in range(WARM):
             self.step()
 
     def step(self) -> None:
         self.optimizer.zero_grad()
+        times = [time.perf_counter()]
         logits = self.model(self.batch[:, :-1])
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), self.batch[:, 1:].flatten())
-        begin = time.perf_counter()
+        times.append(time.perf_counter())
         loss.backward()
-        self.backward.append(time.perf_counter() - begin)
+        times.append(time.perf_counter())
         self.optimizer.step()
+        times.append(time.perf_counter())
+        forward, backward, update = (end - begin for begin, end in itertools.pairwise(times))
+        self.parts.append((forward, backward, update))
 
 
 def rows(buckets: int, repeats: int, only: str = "") -> list[dict[str, Any]]:
@@ -90,11 +95,13 @@ def rows(buckets: int, repeats: int, only: str = "") -> list[dict[str, Any]]:
     }
     trainings = {name: Training(make) for name, make in makers.items() if only in name or name == "no exchange"}
     measured = measure([Case(name, training.step) for name, training in trainings.items()], repeats)
-    without = row(measured[0], parameters)["seconds"]
-    backward = statistics.median(trainings["no exchange"].backward)
     ranks = dist.get_world_size()
-    return [
-        row(case, parameters, ranks=ranks, buckets=buckets, backward_seconds=backward, bytes_sent=int(8 * parameters * (ranks - 1) / ranks))
-        | {"exposed_seconds": statistics.median(case.seconds) - without}
-        for case in measured
-    ]
+    found = []
+    for case in measured:
+        forward, backward, update = (statistics.median(part) for part in zip(*trainings[case.name].parts[WARM:]))
+        found.append(row(case, parameters, ranks=ranks, buckets=buckets, forward_seconds=forward, backward_seconds=backward, update_seconds=update))
+    for one in found:
+        exchanges = one["name"] != "no exchange"
+        one["bytes_sent"] = int(8 * parameters * (ranks - 1) / ranks) if exchanges else 0
+        one["exposed_seconds"] = one["seconds"] - found[0]["seconds"]
+    return found
