@@ -284,8 +284,16 @@ void SumTopK(const Integers* from, int ranks, std::size_t slots, float factor, c
 
 void FromTopK(Integers from, std::size_t slots, std::size_t begin, std::size_t count, float* out) {
   std::memset(out, 0, count * sizeof(float));
-  for_each_place(from, slots, begin, count,
-                 [=](std::size_t i, float value) HWY_ATTR { out[i] = value; });
+  // Memory would rest while places are filled: the next block's is asked for. Parts of a block are
+  // for somebody who reads them from L1.
+  std::size_t asked = count == kTopKBlock ? 0 : count;
+  for_each_place(from, slots, begin, count, [=, &asked](std::size_t i, float value) HWY_ATTR {
+    out[i] = value;
+    if (asked == count) return;
+    prefetch_ahead<kTopKBlock, true>(out, asked);
+    prefetch_ahead<kTopKBlock, true>(out, asked + 16);
+    asked += 32;
+  });
 }
 
 }  // namespace laconic::kernels::HWY_NAMESPACE
