@@ -16,13 +16,20 @@ namespace laconic::inline core {
 struct Pool::Shared {
   using Work = FunctionRef<void(std::size_t, int)>;
 
+  // A thread's share of the items, in a cache line of its own.
+  struct alignas(64) Share {
+    std::atomic<std::size_t> next{0};
+    std::size_t end = 0;
+  };
+
+  explicit Shared(int threads) : shares(static_cast<std::size_t>(threads)) {}
+
   std::mutex mutex;
   std::condition_variable wake, finished;
   std::uint64_t generation = 0;
   bool stop = false;
   const Work* work = nullptr;
-  std::size_t items = 0;
-  std::atomic<std::size_t> next{0};
+  std::vector<Share> shares;
   int busy = 0;
   std::exception_ptr error;
   std::vector<std::jthread> threads;
@@ -37,14 +44,28 @@ struct Pool::Shared {
     threads.clear();
   }
 
+  void share_out(std::size_t items) {
+    std::size_t given = 0;
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      shares[i].next.store(given, std::memory_order_relaxed);
+      given += items / shares.size() + (i < items % shares.size() ? 1 : 0);
+      shares[i].end = given;
+    }
+  }
+
+  // The thread's own share, then what is left of the others'.
   void drain(int thread) {
+    const auto own = static_cast<std::size_t>(thread);
     try {
-      for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < items;)
-        (*work)(i, thread);
+      for (std::size_t k = 0; k < shares.size(); ++k) {
+        Share& share = shares[(own + k) % shares.size()];
+        for (std::size_t i; (i = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end;)
+          (*work)(i, thread);
+      }
     } catch (...) {
       std::lock_guard lock(mutex);
       if (!error) error = std::current_exception();
-      next.store(items, std::memory_order_relaxed);
+      for (Share& share : shares) share.next.store(share.end, std::memory_order_relaxed);
     }
   }
 
@@ -64,8 +85,9 @@ struct Pool::Shared {
   }
 };
 
-Pool::Pool(int threads) : threads_(threads), shared_(std::make_unique<Shared>()) {
+Pool::Pool(int threads) : threads_(threads) {
   if (threads < 1) fail(Code::kInvalidArgument, "a pool needs at least 1 thread, not {}", threads);
+  shared_ = std::make_unique<Shared>(threads);
   try {
     for (int i = 1; i < threads; ++i)
       shared_->threads.emplace_back([shared = shared_.get(), i] { shared->loop(i); });
@@ -87,8 +109,7 @@ void Pool::run(std::size_t items, FunctionRef<void(std::size_t, int)> work) {
   {
     std::lock_guard lock(s.mutex);
     s.work = &work;
-    s.items = items;
-    s.next.store(0, std::memory_order_relaxed);
+    s.share_out(items);
     s.busy = threads_ - 1;
     s.error = nullptr;
     ++s.generation;

@@ -43,7 +43,9 @@ class Pool {
   int threads() const noexcept { return threads_; }
 
   // Calls work(item, thread) for every item in [0, items), thread in [0, threads()). Returns when
-  // all are done; rethrows the first exception. Which thread gets which item is not fixed.
+  // all are done; rethrows the first exception. A thread gets neighbours, in order, and the same ones
+  // each time, since a core asks for what lies behind what it reads; one that is done takes from the
+  // others, so which thread gets which item is not fixed.
   void run(std::size_t items, FunctionRef<void(std::size_t item, int thread)> work);
 
  private:
