@@ -14,8 +14,8 @@
 namespace laconic::app::commands {
 namespace {
 
-// Sweeps time short vectors more often: medians of few times of microseconds moved by a third from run to run.
-constexpr std::size_t kShort = std::size_t{256} << 10;
+// Sweeps time short vectors more often: medians of few times moved by a third from run to run.
+constexpr std::size_t kShort = std::size_t{4} << 20;
 constexpr int kMostOften = 16;
 
 void print(const MeanOptions& options, const nlohmann::json& row) {

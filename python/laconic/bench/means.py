@@ -137,7 +137,7 @@ def sweep(largest: int, repeats: int, only: str = "", emulate: tuple[float, floa
         values = torch.randn(elements, generator=torch.Generator().manual_seed(dist.get_rank()))
         theirs = _all_reduce(values, torch.float32)
         cases = [theirs, *(_ours(codec, codec, values, over) for codec in _core.mean_codecs() if only in codec)]
-        often = repeats * min(16, max(1, (256 << 10) // elements))  # medians of few times of microseconds move by a third
+        often = repeats * min(16, max(1, (4 << 20) // elements))  # medians of few times of short vectors move by a third
         measured = [row(case, elements, ranks=dist.get_world_size(), backend=dist.get_backend()) for case in measure(cases, often)]
         for one in measured:
             one["times_all_reduce"] = one["seconds"] / measured[0]["seconds"]
