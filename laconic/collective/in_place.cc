@@ -14,6 +14,14 @@ constexpr std::size_t kLongest = std::size_t{2} << 20;
 // all of it everywhere. Two ranks send the same bytes either way, more ranks would send more.
 constexpr std::size_t kGathered = std::size_t{256} << 10, kTwoShort = std::size_t{1} << 10;
 
+// Short ones where exchanges cost next to nothing; of bf16 twice as long, which are as many bytes.
+// Elsewhere several at once are slower than one after the other.
+std::size_t slice_for(const Transport& world, std::size_t elements, bool encodes) {
+  if (world.useful_slices() < Transport::kUsefulSlices) return kLongest;
+  const std::size_t length = slice_elements(elements, kLongest, world.useful_slices());
+  return std::min(kLongest, encodes ? 2 * length : length);
+}
+
 template <typename T>
 std::span<std::byte> bytes_of(T* first, std::size_t count) {
   return std::as_writable_bytes(std::span(first, count));
@@ -34,8 +42,7 @@ InPlace::InPlace(std::string_view codec, std::unique_ptr<Pipeline> other, const 
       ranks_(static_cast<std::size_t>(nodes.world->size())),
       rank_(static_cast<std::size_t>(nodes.world->rank())),
       whole_(elements() - elements() % (wire::kWord * ranks_)),
-      slice_length_(round_up(slice_elements(elements(), kLongest, nodes.world->useful_slices()),
-                             wire::kWord * ranks_)),
+      slice_length_(round_up(slice_for(*nodes.world, elements(), encodes_), wire::kWord * ranks_)),
       gathered_(kGathered / static_cast<std::size_t>(nodes.world->useful_slices())),
       slices_((whole_ + slice_length_ - 1) / slice_length_ + (whole_ < elements() ? 1 : 0)),
       rest_(gathers()              ? elements()
