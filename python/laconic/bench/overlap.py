@@ -74,19 +74,19 @@ class Training:
 def rows(buckets: int, repeats: int, only: str = "") -> list[dict[str, Any]]:
     alone = [dist.new_group([rank]) for rank in range(dist.get_world_size())][dist.get_rank()]
     parameters = sum(parameter.numel() for parameter in Gpt().parameters())
-    size: dict[str, Any] = {"bucket_mb": 4 * parameters / buckets / 2**20}
+    bucket_mb = 4 * parameters / buckets / 2**20
 
     def ours(model: nn.Module, **options: Any) -> laconic.AdamW:
-        return laconic.AdamW(model.parameters(), lr=1e-4, **size, **options)
+        return laconic.AdamW(model.parameters(), lr=1e-4, bucket_mb=bucket_mb, **options)
 
     def under_ddp(model: nn.Module) -> tuple[nn.Module, torch.optim.Optimizer]:
         optimizer = ours(model)
-        return laconic.ddp(model, optimizer, bucket_cap_mb=size["bucket_mb"]), optimizer
+        return laconic.ddp(model, optimizer, bucket_cap_mb=bucket_mb), optimizer
 
     makers: dict[str, Callable[[nn.Module], tuple[nn.Module, torch.optim.Optimizer]]] = {
         "no exchange": lambda model: (model, ours(model, process_group=alone)),
         "torch AdamW under DDP": lambda model: (
-            DistributedDataParallel(model, bucket_cap_mb=size["bucket_mb"]),
+            DistributedDataParallel(model, bucket_cap_mb=bucket_mb),
             torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True),
         ),
         "laconic.AdamW": lambda model: (model, ours(model)),
@@ -96,12 +96,11 @@ def rows(buckets: int, repeats: int, only: str = "") -> list[dict[str, Any]]:
     trainings = {name: Training(make) for name, make in makers.items() if only in name or name == "no exchange"}
     measured = measure([Case(name, training.step) for name, training in trainings.items()], repeats)
     ranks = dist.get_world_size()
-    found = []
+    found: list[dict[str, Any]] = []
     for case in measured:
         forward, backward, update = (statistics.median(part) for part in zip(*trainings[case.name].parts[WARM:]))
-        found.append(row(case, parameters, ranks=ranks, buckets=buckets, forward_seconds=forward, backward_seconds=backward, update_seconds=update))
-    for one in found:
-        exchanges = one["name"] != "no exchange"
-        one["bytes_sent"] = int(8 * parameters * (ranks - 1) / ranks) if exchanges else 0
+        one = row(case, parameters, ranks=ranks, buckets=buckets, forward_seconds=forward, backward_seconds=backward, update_seconds=update)
+        found.append(one)
+        one["bytes_sent"] = 0 if one is found[0] else 8 * parameters * (ranks - 1) // ranks
         one["exposed_seconds"] = one["seconds"] - found[0]["seconds"]
     return found

@@ -12,7 +12,6 @@ import laconic
 
 from .timing import Case, measure, row
 
-
 FRESH = 5  # times that everybody gets new arrays: where they lie in the machine can decide more than the code
 
 
